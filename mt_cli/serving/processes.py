@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_all_start_methods, get_context, parent_process
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from mt_cli.runtime.signals import STOPS, set_handlers
 from mt_cli.serving.errors import RequestError
 from mt_cli.serving.scheduling import Ticket
 
-_CONTEXT = get_context("forkserver") if "forkserver" in get_all_start_methods() else get_context("spawn")
+_CONTEXT = get_context("forkserver")
 _CONTEXT.set_forkserver_preload([__name__])
 _SECONDS_BETWEEN_LOOKS = 0.2
 _DOCUMENT_BYTES = 2**22

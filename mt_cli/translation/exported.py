@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import regex
 from pydantic import BaseModel, Field
 
 from mt_cli.checkpoint.lineage import licences_of
@@ -18,7 +17,7 @@ from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2
 from mt_cli.errors import InputError, reason
-from mt_cli.runtime.files import check_regular, json_text, read_model, reading
+from mt_cli.runtime.files import json_text, read_model
 from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
 
@@ -113,13 +112,9 @@ def load_exported(
         raise InputError("exported models cannot be an ensemble; use the engine mt, or one folder")
     ctranslate2, folder = import_ctranslate2(), Path(paths[0])
     try:
-        with reading(folder):
-            for path in _files(folder):
-                check_regular(path)  # CTranslate2 itself would block on a pipe.
         description = read_model(folder / DESCRIPTION, Description)
         tokenizers = load_pair(folder, description.tokenizer, description.tags)
-        description.protection.spans(" ")
-    except (InputError, regex.error) as error:
+    except InputError as error:
         raise _refusal(folder, error) from None
     try:
         return CTranslate2Engine(ctranslate2, folder, tokenizers, device), tokenizers, description
@@ -136,9 +131,5 @@ def _refusal(folder: Path, error: Exception) -> InputError:
 
 def digest_of_export(folder: Path) -> str:
     """Digest of the files in the folder of an exported model."""
-    return fingerprint([digest_of_file(path) for path in _files(folder)])
-
-
-def _files(folder: Path) -> list[Path]:
-    """Files in a folder; a download may have added a folder of its own."""
-    return sorted(path for path in folder.iterdir() if not path.is_dir())
+    files = sorted(path for path in folder.iterdir() if not path.is_dir())  # A download may have added a folder.
+    return fingerprint([*map(digest_of_file, files)])

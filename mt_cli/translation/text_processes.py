@@ -10,7 +10,7 @@ import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from multiprocessing import forkserver, get_all_start_methods, get_context
+from multiprocessing import forkserver, get_context
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
@@ -21,8 +21,7 @@ from mt_cli.runtime.cpus import num_usable_cpus
 from mt_cli.translation.pipeline import TextWork
 from mt_cli.translation.stream import TranslatedLine
 
-_HAS_FORK_SERVER = "forkserver" in get_all_start_methods()
-_CONTEXT = get_context("forkserver") if _HAS_FORK_SERVER else get_context("spawn")
+_CONTEXT = get_context("forkserver")
 _FEWEST_LINES = 512
 """Blocks of fewer lines are not worth a process, which takes seconds to start."""
 _MOST_PROCESSES = 8
@@ -44,12 +43,11 @@ class TextProcesses:
         self._work, self._free = work, SimpleQueue[Connection | None]()
         for _ in range(number):
             self._free.put(None)
-        if _HAS_FORK_SERVER:  # Imports PyTorch once, while the first blocks are translated.
-            _CONTEXT.set_forkserver_preload([__name__])
-            forkserver.ensure_running()
+        _CONTEXT.set_forkserver_preload([__name__])  # Imports PyTorch once, while the first blocks are translated.
+        forkserver.ensure_running()
 
     def __call__(self, lines: Sequence[str]) -> list[TranslatedLine]:
-        """Raises MtError if the work does, and RuntimeError if a process has ended."""
+        """Raises MtError if the work does, and EOFError if a process has ended."""
         if len(lines) < _FEWEST_LINES:
             return self._work(lines)
         pipe = self._free.get()
@@ -70,10 +68,7 @@ class TextProcesses:
     def _translated(self, pipe: Connection, lines: Sequence[str]) -> list[TranslatedLine]:
         _send(pipe, lines)
         while True:
-            try:
-                name, value = pickle.loads(pipe.recv_bytes())
-            except (EOFError, ConnectionError):
-                raise RuntimeError("a process that prepares text has ended") from None
+            name, value = pickle.loads(pipe.recv_bytes())
             if name == "done":
                 lines_done: list[TranslatedLine] = value
                 return lines_done

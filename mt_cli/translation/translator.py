@@ -44,8 +44,6 @@ from mt_cli.translation.terms import with_terms
 from mt_cli.translation.texts import checked_texts
 from mt_cli.translation.token_details import PairScore, details_of
 
-_MOST_HYPOTHESES = 1000
-
 
 @dataclass(frozen=True)
 class Translator:
@@ -229,11 +227,9 @@ class Translator:
         With `split_sentences`, each sentence of a line is translated separately; None means that lines are split into
         parts such as the model has learned from. With `keeps_marks`, placeholders and tags that the model does not
         protect, or loses, are placed by alignment, unless there is a prefix. Raises InputError if the model was not
-        trained with the tag or with terms, an option is invalid, or a sentence is not a str.
+        trained with the tag or with terms, or an option is invalid.
         """
         texts = checked_texts(sentences)
-        if type(num_best) is not int or not 1 <= num_best <= _MOST_HYPOTHESES:
-            raise InputError(f"num_best {num_best!r}: use 1 to {_MOST_HYPOTHESES:,}")
         chosen_tag(self.tagging, tag)
         if keeps_marks and not prefix and any(map(may_have_marks, texts)):
             marks = InlineMarks(PLACEHOLDERS, self.protection, self.tags)
@@ -251,7 +247,7 @@ class Translator:
     def score(self, sources: Iterable[str], targets: Iterable[str], tag: str | None = None) -> list[PairScore]:
         """Compute the probability of each target as a translation of its source; `tag` is as in `translate`.
 
-        Raises InputError if the numbers of sources and targets differ, or one of them is not a str.
+        Raises InputError if the numbers of sources and targets differ.
         """
         sides = [[" ".join(text.split()) for text in checked_texts(texts)] for texts in (sources, targets)]
         if len(sides[0]) != len(sides[1]):
