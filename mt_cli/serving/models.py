@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +15,8 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.tags import Tagging, direction_of
 from mt_cli.corpus.languages import language_name, primary, scripts_of
-from mt_cli.evaluation.results import RunSummary, read_report
-from mt_cli.evaluation.scores import Score
+from mt_cli.evaluation.evaluate import SplitScores
+from mt_cli.evaluation.results import RunSummary
 from mt_cli.runtime.devices import keep_memory
 from mt_cli.runtime.files import real_path
 from mt_cli.serving.errors import RequestError
@@ -40,18 +40,6 @@ class Direction(NamedTuple):
     target: str
 
 
-class SplitScore(NamedTuple):
-    """Scores of a model on a test set."""
-
-    split: str
-    scores: dict[str, float]
-    """Values by metric, such as `bleu`."""
-    num_sentences: int | None
-    """None if only the number of all directions together is known."""
-    direction: Direction | None = None
-    """Direction of the scores, if the test set has several."""
-
-
 @dataclass(frozen=True)
 class Source:
     """A model to serve: its folder, and how it is loaded."""
@@ -73,7 +61,8 @@ class Source:
         pairs = _directions(translator, run.config.corpus if run else None)
         weights = RunDirectory(self.path).path_of(self.checkpoint) if run else self.path / DESCRIPTION
         updated_at = datetime.fromtimestamp(weights.stat().st_mtime, UTC)
-        return ServedModel(name, self, translator, pairs, _scores(self.path, pairs) if run else (), updated_at)
+        tests = run.report.tests if run and run.report else ()
+        return ServedModel(name, self, translator, pairs, tests, updated_at)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +74,8 @@ class ServedModel:
     translator: Translator
     directions: tuple[Direction, ...]
     """With the codes of the run."""
-    scores: tuple[SplitScore, ...]
+    tests: Sequence[SplitScores]
+    """Scores on the test sets of the run; none before it is finished, and of an export."""
     updated_at: datetime
     """Time at which the weights were written."""
 
@@ -119,24 +109,6 @@ def _directions(translator: Translator, corpus: CorpusConfig | None) -> tuple[Di
         targets = tagging.targets or [target]
         pairs = [(source, language) if language != source else (target, language) for language in targets]
     return tuple(dict.fromkeys(Direction(*pair) for pair in pairs or [(source, target)]))
-
-
-def _scores(path: Path, directions: Sequence[Direction]) -> tuple[SplitScore, ...]:
-    """Scores on the test sets of a run, one by one for several directions; none before it is finished."""
-    report = read_report(RunDirectory(path))
-    rows: list[SplitScore] = []
-    for part in [report, *report.extra_tests.values()] if report else []:
-        if part.directions:
-            by_name = {"-".join(direction): direction for direction in directions}
-            for name, scores in part.directions.items():
-                rows.append(SplitScore(part.split, _values(scores), None, by_name.get(name)))
-        elif part.scores:
-            rows.append(SplitScore(part.split, _values(part.scores), part.num_sentences))
-    return tuple(rows)
-
-
-def _values(scores: Mapping[str, Score]) -> dict[str, float]:
-    return {name: round(score.score, 2) for name, score in scores.items()}
 
 
 class Choice(NamedTuple):
@@ -175,12 +147,9 @@ class Models:
         """Load all models; a second model with the same name gets a number."""
         models: list[ServedModel] = []
         for source in sources:
-            name = base = real_path(source.path).name
-            number = 1
-            while name in {model.name for model in models}:
-                number += 1
-                name = f"{base}-{number}"
-            models.append(_loaded(source, name))
+            base, taken = real_path(source.path).name, {model.name for model in models}
+            names = (base if number == 1 else f"{base}-{number}" for number in count(1))
+            models.append(_loaded(source, next(name for name in names if name not in taken)))
         return cls(tuple(models))
 
     @property

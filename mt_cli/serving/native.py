@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -18,7 +18,7 @@ from mt_cli.serving.corrections import save
 from mt_cli.serving.errors import Answer, RequestError
 from mt_cli.serving.files import SUFFIXES
 from mt_cli.serving.libretranslate import content_of, service_of
-from mt_cli.serving.models import Route, ServedModel, SplitScore, detection, is_right_to_left
+from mt_cli.serving.models import Route, ServedModel, detection, is_right_to_left
 from mt_cli.serving.scheduling import Ticket
 from mt_cli.serving.service import Service, plain_text, read_texts, translations
 from mt_cli.translation.drafts import Draft, lost_spans
@@ -57,13 +57,18 @@ def _description(service: Service, model: ServedModel) -> dict[str, Any]:
         "directions": [direction._asdict() for direction in directions],
         "terms": model.translator.takes_terms,
         "updated_at": model.updated_at.isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "scores": [_score(service, part) for part in model.scores],
+        "scores": list(_scores(service, model)),
     }
 
 
-def _score(service: Service, part: SplitScore) -> dict[str, Any]:
-    languages = {} if part.direction is None else service.models.for_clients(part.direction)._asdict()
-    return {"split": part.split, **languages, **part.scores, "num_sentences": part.num_sentences}
+def _scores(service: Service, model: ServedModel) -> Iterator[dict[str, Any]]:
+    """Scores on each test set, one by one for several directions, whose numbers of sentences are not known."""
+    languages = {"-".join(pair): service.models.for_clients(pair)._asdict() for pair in model.directions}
+    for test in model.tests:
+        for direction, scores in (test.directions or {"": test.scores}).items():
+            values = {name: round(score.score, 2) for name, score in scores.items()}
+            number = None if direction else test.num_sentences
+            yield {"split": test.split, **languages.get(direction, {}), **values, "num_sentences": number}
 
 
 async def translate(request: Request) -> Response:
@@ -159,7 +164,7 @@ def _others(draft: Draft, number: int) -> list[tuple[str, Translation]]:
 def _translation(source: str, draft: Draft, marks: InlineMarks) -> dict[str, Any]:
     item = draft.item
     described = {
-        "score": _rounded(item.score) if item else None,
+        "score": round(item.score, 4) if item else None,
         "lost_spans": lost_spans(source, draft, marks),
         "reordered_spans": list(item.reordered_spans) if item else [],
         "terms": [use._asdict() for use in item.term_uses] if item else [],
@@ -178,10 +183,10 @@ def _details(source: str, target: str, item: Translation) -> dict[str, Any]:
             for source, target in item.details.word_alignment
             if source < len(source_words) and target < len(target_words)
         ],
-        "confidence": [_rounded(math.exp(score)) for score in item.details.word_scores[: len(target_words)]],
+        "confidence": [round(math.exp(score), 4) for score in item.details.word_scores[: len(target_words)]],
         "source_tokens": item.details.source_tokens,
         "tokens": item.details.tokens,
-        "token_scores": list(map(_rounded, item.details.token_scores)),
+        "token_scores": [round(score, 4) for score in item.details.token_scores],
         "expected_chrf": item.estimate.shown if item.estimate else None,
     }
 
@@ -198,8 +203,3 @@ def _words(text: str, plain: str) -> list[tuple[int, int]]:
         place = first + end - start
         words.append((first, place))
     return words
-
-
-def _rounded(value: float) -> float | None:
-    """Value with four decimals; None, which JSON can say, if it is not finite."""
-    return round(value, 4) if math.isfinite(value) else None

@@ -8,7 +8,8 @@ from pathlib import Path
 from mt_cli.config.tags import Tagging, direction_of
 from mt_cli.corpus.protected_text import UNPROTECTED
 from mt_cli.decoding.search import Hypothesis
-from mt_cli.serving.models import Direction, Models, ServedModel, Source, SplitScore
+from mt_cli.evaluation.evaluate import SplitScores
+from mt_cli.serving.models import Direction, Models, ServedModel, Source
 from mt_cli.translation.lines import Segment, TextHypothesis, Translation
 from mt_cli.translation.sentences import units
 from mt_cli.translation.token_details import Details
@@ -30,7 +31,8 @@ KNOWN = {
 class KnownTranslation(Translation):
     """A translation that always loses the span `{name}`, and has unknown words that begin with `zz`."""
 
-    def lost_in(self, rank):
+    @property
+    def lost_spans(self):
         return ("{name}",) if "{name}" in self.source else ()
 
     @property
@@ -84,8 +86,8 @@ class KnownSentences:
 
 def known_models():
     """Two models; the second one has one direction."""
-    scores = [("captions", DIRECTIONS, {"bleu": 39.2, "chrf": 61.0}, 1000)]
-    scores += [("subtitles", DIRECTIONS[:1], {"bleu": 33.7, "chrf": 57.4}, 2500)]
+    scores = [("captions", DIRECTIONS, {"bleu": {"score": 39.2}, "chrf": {"score": 61.0}}, 1000)]
+    scores += [("subtitles", DIRECTIONS[:1], {"bleu": {"score": 33.7}, "chrf": {"score": 57.4}}, 2500)]
     return Models(
         tuple(
             ServedModel(
@@ -93,7 +95,7 @@ def known_models():
                 Source(Path(name)),
                 KnownSentences(Tagging(tuple(f"<{source}>{target}>" for source, target in directions)), directions[0]),
                 tuple(Direction(*pair) for pair in directions),
-                (SplitScore("test", values, count),),
+                [SplitScores(split="test", num_sentences=count, **values)],
                 _UPDATED_AT,
             )
             for name, directions, values, count in scores
