@@ -155,7 +155,7 @@ def test_damaged_forms_are_refused(server):
 
 
 def test_files_make_room_vanish_and_end_with_the_store(monkeypatch):
-    monkeypatch.setattr("mt_cli.serving.files._MOST_FILES", 3)
+    monkeypatch.setattr("mt_cli.serving.files._MOST_BYTES", 12)
     store = FileStore()
 
     def add(content):
