@@ -19,7 +19,7 @@ from mt_cli.cli.options import (
     run_paths,
     search_options,
 )
-from mt_cli.cli.streams import check_distinct, show
+from mt_cli.cli.streams import show
 from mt_cli.corpus.plain_text import check_plain_text
 from mt_cli.errors import InputError
 
@@ -97,9 +97,6 @@ def evaluate(
     scorer = scorer_for(config, test_set.name, direction[1], bool(to), bleu_tokenizer)
     scorer = replace(scorer, num_resamples=num_resamples or scorer.num_resamples)
     system = System(paths, translator, config, checkpoint, search, direction)
-    written = {"the new translations": system.hypotheses_path(test_set)}
-    for read in ({"--source": source}, {"--reference": reference}):
-        check_distinct({**read, **written})
     scores = evaluate_system(
         system, test_set, scorer, against, load, partial(comet_score, load_comet(comet)) if comet else None
     )

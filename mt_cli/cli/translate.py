@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -110,7 +109,7 @@ def translate(
             raise InputError(
                 f"{input_file}: a document is translated alone, without these options; --as-lines reads lines"
             )
-        output = _output_of_documents(input_file, output_file, terms)
+        output = _output_of_documents(input_file, output_file)
         paths = run_paths(run)
         translator = load_translator(paths, device, precision, engine, checkpoint, threads)
         note_little_learned(paths)
@@ -123,7 +122,6 @@ def translate(
 
     _check_sources(sentences, input_file, interactive, as_lines)
     _check_outputs(None if sentences else input_file or 0, output_file, alignment, to_read.table)
-    _check_terms(terms, output_file, alignment)
     check = partial(_check_shared, sentences, input_file)
     with together(devices, check) as group:
         if group.size > 1:
@@ -181,7 +179,7 @@ def _is_of_documents(path: Path) -> bool:
     return path.is_dir() or (path.is_file() and is_document(path))
 
 
-def _output_of_documents(path: Path, output: Path | None, terms: list[Path] | None) -> Path:
+def _output_of_documents(path: Path, output: Path | None) -> Path:
     """Output for a document or a folder of documents; raises InputError unless it is given and can be one."""
     if output is None:
         raise InputError(
@@ -190,7 +188,6 @@ def _output_of_documents(path: Path, output: Path | None, terms: list[Path] | No
     if not path.is_dir():
         check_output(output)
     check_distinct({"--input": path, "--output": output})
-    _check_terms(terms, output)
     return output
 
 
@@ -234,25 +231,14 @@ def _outputs(output: Path | None, alignment: Path | None, table: Path | None, nu
 
 def _check_outputs(source: Path | int | None, output: Path | None, alignment: Path | None, table: Path | None) -> None:
     """Raise InputError if an output cannot be a file, or is the file of another option or the source of the lines."""
-    from mt_cli.translation.unfinished import RECORD_SUFFIX
-
     for path in (output, alignment, table):
         check_output(path)
     read = {"standard input" if source == 0 else "--input": source}
-    record = Path(f"{output}{RECORD_SUFFIX}") if output else None
-    written = {"--output": output, "the record of --output": record} if output else {"standard output": 1}
+    written = {"--output": output} if output else {"standard output": 1}
     check_distinct({**read, **written, "--alignment": alignment, "the table of --review": table})
-
-
-def _check_terms(terms: list[Path] | None, *outputs: Path | None) -> None:
-    """Raise InputError if an output is a glossary."""
-    for glossary, output in product(terms or (), outputs):
-        check_distinct({"--terms": glossary, "an output": output})
 
 
 def _check_shared(sentences: list[str] | None, path: Path | None) -> None:
     """Raise InputError unless several processes can read the same lines."""
-    if not sentences and (path is None or path.is_fifo() or path.parts[:2] in (("/", "dev"), ("/", "proc"))):
+    if not sentences and (path is None or not path.is_file()):
         raise InputError("several processes cannot share a stream; give a file with --input")
-    if path is not None:
-        next(input_lines(path, as_lines=True), None)  # Raises if it cannot be read.

@@ -16,8 +16,6 @@ from mt_cli.runtime.console import say
 from mt_cli.runtime.files import append_row, remove, write_bytes
 from mt_cli.translation.stream import TranslatedLine
 
-RECORD_SUFFIX = ".unfinished"
-
 
 class FinishedBlock(NamedTuple):
     """Row of the record."""
@@ -58,7 +56,7 @@ class UnfinishedOutputs:
 
     @property
     def _record(self) -> Path:
-        return self.paths[0].with_name(f"{self.paths[0].name}{RECORD_SUFFIX}")
+        return self.paths[0].with_name(f"{self.paths[0].name}.unfinished")
 
     def resume(self, blocks: Iterable[Sequence[str]]) -> list[FinishedBlock]:
         """Finished blocks of the input: all before the first one of which anything has changed."""
