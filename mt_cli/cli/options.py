@@ -227,10 +227,8 @@ def note_little_learned(paths: Iterable[Path]) -> None:
 
     for directory in map(RunDirectory, paths):
         with suppress(OSError):  # Without the import of `evaluation` for a run that has learned.
-            if b'"is_little": true' not in read_regular(directory.report_path, _MAX_REPORT_BYTES):
-                continue
-            from mt_cli.evaluation.results import read_report
+            if b'"is_little": true' in read_regular(directory.report_path, _MAX_REPORT_BYTES):
+                from mt_cli.evaluation.results import read_report
 
-            report = read_report(directory)
-            if report and report.learning and report.learning.is_little:
-                say(f"note: {directory.path} has learned little: {report.learning.describe()}")
+                if (report := read_report(directory)) and report.learning:
+                    say(f"note: {directory.path} has learned little: {report.learning.describe()}")

@@ -27,7 +27,7 @@ def tune_decoding(
     no_repeat_ngrams: Annotated[
         str | None, _search("N,N,...", "Values of no_repeat_ngram to try; off is one.", OF_RUN)
     ] = None,
-    margin: Annotated[float, _search("X", "Loss of score that a smaller beam is worth.")] = 0.1,
+    margin: Annotated[float, _search("X", "Loss of score that a smaller beam is worth.", min=0.0, max=100.0)] = 0.1,
     max_sentences: Annotated[int, _search("N", "Use a random sample of a larger set.", min=1)] = 2000,
     dry_run: Annotated[bool, flag(OUTPUT, "--dry-run", "Write nothing, only print the choice.")] = False,
     as_json: options.JsonOption = False,
@@ -47,8 +47,6 @@ def tune_decoding(
 
     More: docs/translating.md
     """
-    if not 0 <= margin <= 100:
-        raise InputError(f"--margin {margin:g}: use 0 to 100")
     grid = _numbers("--beam-sizes", beam_sizes, int), _numbers("--length-penalties", length_penalties, float)
     ngrams = None if no_repeat_ngrams is None else _numbers("--no-repeat-ngrams", no_repeat_ngrams, int, off=None)
     path = run_path(run)
