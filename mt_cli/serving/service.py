@@ -21,7 +21,7 @@ from mt_cli.corpus.rows import Pair
 from mt_cli.documents.document import MAX_BYTES, Document, Options
 from mt_cli.documents.html import html_document
 from mt_cli.documents.translate import Job, TranslatedDocument, translate_texts, translated_documents
-from mt_cli.errors import InputError, MtError
+from mt_cli.errors import MtError
 from mt_cli.serving.access import Keys, Rates, client_of
 from mt_cli.serving.errors import RequestCancelled, RequestError
 from mt_cli.serving.metrics import Metrics
@@ -173,7 +173,7 @@ class Service:
         """Translation by the models of a route, computed together with other requests; None if a text stays as it is.
 
         `options` are those of the search. A model that another one follows gives its best translation alone. Raises
-        RequestError for `terms` of a client that are none, or if there are two models.
+        InputError for `terms` of a client that are none, and RequestError if there are two models.
         """
         job = None
         if terms and len(route.choices) > 1:
@@ -185,7 +185,7 @@ class Service:
             )
             glossary = self.glossaries.get(choice.direction) if model.translator.takes_terms else None
             if terms or glossary:
-                search["terms"] = _with_terms(glossary, terms) if terms else glossary
+                search["terms"] = Glossary.of(terms, glossary) if terms else glossary
             translator = model.translator.with_engine(BatchedEngine(model.translator.engine, self.scheduler, ticket))
             search |= options if len(route.choices) == 1 else {}
             job = Job(translator, search, Options(choice.direction), then=job)
@@ -245,11 +245,8 @@ class Service:
 
 
 def read_texts(texts: Sequence[str], kind: str) -> Sequence[str | Document]:
-    """Texts, or pages if they are `html`; raises RequestError if a tag is cut off."""
-    try:
-        return [html_document(text) if kind == "html" else text for text in texts]
-    except InputError as error:
-        raise RequestError(str(error)) from None
+    """Texts, or pages if they are `html`; raises DocumentError if a tag is cut off."""
+    return [html_document(text) if kind == "html" else text for text in texts]
 
 
 def plain_text(text: str | Document) -> str:
@@ -281,13 +278,6 @@ async def _disconnected(request: Request) -> None:
     """Wait until the client closes its connection; the body has been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _with_terms(glossary: Glossary | None, terms: Sequence[Pair]) -> Glossary:
-    try:
-        return Glossary.of(terms, glossary)
-    except InputError as error:
-        raise RequestError(str(error)) from None
 
 
 def _ignore(future: asyncio.Future[Any]) -> None:
