@@ -5,7 +5,6 @@ Only the search is computed by the server, whose scheduler puts it in batches wi
 
 from __future__ import annotations
 
-import os
 import pickle
 import signal
 import sys
@@ -15,8 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -158,26 +156,16 @@ def in_process(
                 if name == "failed":
                     raise values
                 return values
-            ours.send_bytes(pickle.dumps(_answer(partial(answers[name], *values))))
+            try:
+                answer = answers[name](*values)
+            except MtError as error:
+                answer = RequestError.of(error)
+            ours.send_bytes(pickle.dumps(answer))
     finally:
         ours.close()
         if process.pid is not None:
             process.kill()
             process.join()
-
-
-def _answer(question: Callable[[], Any]) -> Any:
-    try:
-        return question()
-    except MtError as error:
-        return RequestError.of(error)
-
-
-def _end_with_server() -> None:
-    server = parent_process()
-    assert server is not None
-    server.join()
-    os._exit(1)
 
 
 def _limit_memory(max_bytes: int) -> None:
@@ -192,7 +180,6 @@ def _limit_memory(max_bytes: int) -> None:
 
 def _work(pipe: Connection, work: Callable[..., Any], arguments: Sequence[Any], max_bytes: int) -> None:
     set_handlers(dict.fromkeys(STOPS, signal.SIG_IGN))  # The server finishes what it has begun.
-    threading.Thread(target=_end_with_server, daemon=True).start()
     _limit_memory(max_bytes)
     outcome: tuple[str, Any]
     try:
