@@ -74,11 +74,6 @@ class Segment:
         return cls("", [], None, start, glue, (TextHypothesis(text, Hypothesis([], 0.0)),), ProtectedText(text))
 
     @property
-    def copy(self) -> str:
-        """Text of a segment that is copied."""
-        return self.hypotheses[0].text
-
-    @property
     def unknown_words(self) -> tuple[str, ...]:
         """Words of the segment that are not in the vocabulary."""
         return unknown_words(self.tokenizer, self.text, self.ids) if self.tokenizer else ()

@@ -100,7 +100,10 @@ class Pipeline:
                         free.release()
                 end.result()
             finally:
-                self._close()
+                self._is_closed.set()
+                with suppress(Empty):
+                    while True:
+                        self._calls.get_nowait()[0].cancel()
                 free.release()
 
     def call(self, function: Callable[..., Result], *arguments: object) -> Result:
@@ -110,13 +113,6 @@ class Pipeline:
         if self._is_closed.is_set():
             future.cancel()
         return future.result()
-
-    def _close(self) -> None:
-        """Cancel calls that wait, and those to come."""
-        self._is_closed.set()
-        with suppress(Empty):
-            while True:
-                self._calls.get_nowait()[0].cancel()
 
 
 def _compute(future: Future[Any], function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
