@@ -90,7 +90,6 @@ def serve(
     from mt_cli.serving.service import Limits, Service
 
     names, origins, known_keys = allowed_hosts(host, allow_host or ()), check_origins(cors or ()), Keys.read(keys)
-    public_name = next(iter(allow_host or ()), None)
     search = search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)
     sources = [Source(path, engine, device, precision, threads, checkpoint) for path in run_paths(run)]
     limits = Limits(
@@ -114,7 +113,7 @@ def serve(
         glossaries = read_glossaries(terms or (), models)
         for note in (note for glossary in glossaries.values() for note in glossary.notes):
             say(f"note: {note}")
-        access = known_keys, rates, names, origins, public_name
+        access = known_keys, rates, names, origins
         return Service(models, limits, *access, search, glossaries, corrections, log_requests)
 
     serve_models(load, host, port)

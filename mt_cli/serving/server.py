@@ -127,7 +127,7 @@ def _say_start(service: Service, host: str, port: int) -> None:
         directions = service.models.directions_of(model)
         shown = ", ".join(f"{source} to {target}" for source, target in directions[:8])
         say(f"{model.name}: {shown}{', ...' if len(directions) > 8 else ''}")
-    name = service.public_name or (socket.gethostname() if host in _ALL_ADDRESSES else host)
+    name = socket.gethostname() if host in _ALL_ADDRESSES else host
     name = f"[{name}]" if ":" in name else name
     say(f"Serving on http://{name}:{port} (Ctrl-C stops; interface: http://{name}:{port}/docs)")
     if not is_loopback(host) and not service.keys.digests:

@@ -76,8 +76,6 @@ class Service:
     """Names of the server that requests may use."""
     origins: Sequence[str] = ()
     """Other origins whose pages may use the server."""
-    public_name: str | None = None
-    """Name of the server to show people."""
     search: Mapping[str, Any] = field(default_factory=dict)
     """Options of the section `decoding`, such as `beam_size`."""
     glossaries: Mapping[Direction, Glossary] = field(default_factory=dict)
