@@ -110,10 +110,8 @@ class Scorer:
     def score(self, hypotheses: Sequence[str], references: Sequence[str], names: Sequence[str] = ()) -> Scores:
         """Scores of aligned lines, 0-100, with signatures, by the named metrics or all that suit the language.
 
-        chrF++ is chrF with words and word bigrams in addition to characters (Popovic 2017). Raises InputError if there
-        are no lines, or the numbers of hypotheses and references differ.
+        chrF++ is chrF with words and word bigrams in addition to characters (Popovic 2017).
         """
-        _check_lengths(hypotheses, references)
         metrics = {name: self._metric(name) for name in names or self.names}
         sides = self.cleaned(hypotheses), [self.cleaned(references)]
         return {
@@ -138,7 +136,6 @@ class Scorer:
 
     def sentence_chrf(self, hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
         """ChrF of each line, 0-100."""
-        _check_lengths(hypotheses, references)
         metric, sides = self._metric("chrf"), zip(self.cleaned(hypotheses), self.cleaned(references), strict=True)
         return [metric.sentence_score(hypothesis, [reference]).score for hypothesis, reference in sides]
 
@@ -159,8 +156,6 @@ class Scorer:
         """Results of sacreBLEU by metric for each system; p-values compare the other systems with the first."""
         from sacrebleu.significance import PairedTest
 
-        for system in systems:
-            _check_lengths(system, references)
         named = [(str(number), self.cleaned(system)) for number, system in enumerate(systems)]
         sides = named, metrics, [self.cleaned(references)]
         test = PairedTest(*sides, test_type="bs", n_samples=self.num_resamples)
@@ -192,12 +187,6 @@ class Scorer:
             case "chrf" | "chrf++":
                 return CHRF(word_order=2 if name == "chrf++" else 0)
         return ErrorRate("word" if name == "wer" else "character")
-
-
-def _check_lengths(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    if len(hypotheses) != len(references) or not references:
-        counts = f"{len(hypotheses):,} hypotheses and {len(references):,} references"
-        raise InputError(f"found {counts}; give one hypothesis for each reference, and at least one")
 
 
 def scorer_of(config: Config, name: str, bleu_tokenizer: str | None = None) -> Scorer:
