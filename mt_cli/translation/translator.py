@@ -39,7 +39,7 @@ from mt_cli.translation.exported import digest_of_export, load_exported
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks, may_have_marks
 from mt_cli.translation.lines import Alignment, LineSplitter, Translation, unknown_words
 from mt_cli.translation.quality import QualityModel
-from mt_cli.translation.segments import SegmentEngine, TextAndIds, attention_of
+from mt_cli.translation.segments import SegmentEngine, TextAndIds
 from mt_cli.translation.terms import with_terms
 from mt_cli.translation.texts import checked_texts
 from mt_cli.translation.token_details import PairScore, details_of
@@ -269,8 +269,9 @@ class Translator:
     def attentions(self, pairs: Sequence[TextAndIds]) -> Iterator[tuple[list[str], list[str], Tensor]]:
         """For each pair: tokens of both sides, and the TxS mean over layers and heads of the cross-attention."""
         for (_, source, target), forced in zip(pairs, self._segments.force_decode(pairs), strict=True):
+            assert forced.attention is not None
             tokens = self.source_tokenizer.tokens(source), self.target_tokenizer.tokens(target)
-            yield [*tokens[0], EOS], [*tokens[1], EOS], attention_of(forced)
+            yield [*tokens[0], EOS], [*tokens[1], EOS], forced.attention
 
     def word_alignments(self, lines: Sequence[Translation]) -> list[Alignment]:
         """Aligned words of each line and its best translation, as in `Details.word_alignment`, with any engine."""
