@@ -10,8 +10,11 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
+from mt_cli.corpus.corrections import Correction, append_corrections
 from mt_cli.corpus.languages import language_name
 from mt_cli.documents.translate import TranslatedDocument
+from mt_cli.errors import MtError
+from mt_cli.runtime.console import say
 from mt_cli.serving.bodies import (
     CorrectionBody,
     FileBody,
@@ -24,7 +27,6 @@ from mt_cli.serving.bodies import (
     read_body,
     read_fields,
 )
-from mt_cli.serving.corrections import save
 from mt_cli.serving.errors import Answer, RequestError
 from mt_cli.serving.files import SUFFIXES, FileStore, translate_file
 from mt_cli.serving.models import AUTO, Route, detection
@@ -130,6 +132,33 @@ async def suggest(request: Request) -> Response:
     languages = {"source_language": body.source, "target_language": body.target}
     await save(service, request, CorrectionBody(source=body.q, target=body.s, **languages))
     return Answer({"success": True})
+
+
+async def save(service: Service, request: Request, body: CorrectionBody) -> None:
+    """Add a correction to the file of the server, with the languages and the name of the run.
+
+    Raises RequestError if a text is blank or too long, if no model has the direction, or (507) if the file cannot be
+    written, which leaves it as it was.
+    """
+    if not (body.source.strip() and body.target.strip()):
+        raise RequestError("a correction has a source and a target that are not blank")
+    for text in (body.source, body.target, body.draft):
+        service.check_length(text)
+
+    def work(ticket: Ticket) -> None:
+        choices = service.choose(body.source_language, body.target_language, body.model, body.source).choices
+        if not choices or service.corrections is None:
+            raise RequestError("this text was not translated")
+        languages = choices[0].direction.source, choices[-1].direction.target
+        model = " + ".join(choice.model.name for choice in choices)
+        correction = Correction.of(body.source, body.target, body.draft, languages, model)
+        try:
+            append_corrections(service.corrections, [correction])
+        except MtError as error:
+            say(f"note: a correction was not saved: {error}")
+            raise RequestError("the correction cannot be stored; the disk of the server may be full", 507) from None
+
+    await service.run(request, work, service.limits.text_seconds)
 
 
 async def translate_upload(request: Request) -> Response:

@@ -14,10 +14,9 @@ from mt_cli.corpus.protected_text import UNPROTECTED
 from mt_cli.documents.document import Document
 from mt_cli.documents.translate import Job
 from mt_cli.serving.bodies import Body, CorrectionBody, TranslateBody, media_type, parsed
-from mt_cli.serving.corrections import save
 from mt_cli.serving.errors import Answer, RequestError
 from mt_cli.serving.files import SUFFIXES
-from mt_cli.serving.libretranslate import content_of, service_of
+from mt_cli.serving.libretranslate import content_of, save, service_of
 from mt_cli.serving.models import Route, ServedModel, detection, is_right_to_left
 from mt_cli.serving.scheduling import Ticket
 from mt_cli.serving.service import Service, plain_text, read_texts, translations
