@@ -221,7 +221,7 @@ def _check_sources(sentences: list[str] | None, path: Path | None, interactive: 
 
 def _outputs(output: Path | None, alignment: Path | None, table: Path | None, num_best: int | None) -> Outputs:
     """Outputs with their formats; the translations are JSON if `num_best` is None."""
-    from mt_cli.translation.review import format_review
+    from mt_cli.translation.quality import format_review
     from mt_cli.translation.stream import format_alignment, format_json, format_texts
 
     outputs: Outputs = {Output(output): format_json if num_best is None else partial(format_texts, num_best)}

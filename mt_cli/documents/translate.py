@@ -30,7 +30,7 @@ from mt_cli.translation.drafts import SPANS_LOST, SPANS_REORDERED, TERMS_MISSING
 from mt_cli.translation.inline_marks import INTERFACE, PLACEHOLDERS, InlineMarks
 from mt_cli.translation.lines import Translation
 from mt_cli.translation.pipeline import Pipeline
-from mt_cli.translation.review import units_to_review
+from mt_cli.translation.quality import units_to_review
 from mt_cli.translation.stream import blocks, describe_terms, notices_on, unknown_words_note
 from mt_cli.translation.texts import TextTranslation, translations_of
 from mt_cli.translation.translator import Translator
