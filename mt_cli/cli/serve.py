@@ -85,7 +85,6 @@ def serve(
     from mt_cli.config.loading import changed_section
     from mt_cli.corpus.corrections import check_corrections_file
     from mt_cli.serving.access import Keys, Rates, allowed_hosts, check_origins
-    from mt_cli.serving.glossaries import read_glossaries
     from mt_cli.serving.models import Models, Source
     from mt_cli.serving.service import Limits, Service
 
@@ -110,7 +109,7 @@ def serve(
         gc.freeze()  # See `load_translator`; the request that is answered then would wait.
         for model in models.models:
             changed_section(model.translator.decoding, search)  # Unknown options are refused before requests come.
-        glossaries = read_glossaries(terms or (), models)
+        glossaries = models.read_glossaries(terms or ())
         for note in (note for glossary in glossaries.values() for note in glossary.notes):
             say(f"note: {note}")
         access = known_keys, rates, names, origins

@@ -14,7 +14,11 @@ from typing import NamedTuple
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.tags import Tagging, direction_of
-from mt_cli.corpus.languages import language_name, primary, scripts_of
+from mt_cli.corpus.columns import is_header
+from mt_cli.corpus.formats.table import names_in
+from mt_cli.corpus.glossary import Glossary
+from mt_cli.corpus.languages import language_in, language_name, primary, scripts_of
+from mt_cli.errors import InputError
 from mt_cli.evaluation.evaluate import SplitScores
 from mt_cli.evaluation.results import RunSummary
 from mt_cli.runtime.devices import keep_memory
@@ -152,6 +156,25 @@ class Models:
             models.append(_loaded(source, next(name for name in names if name not in taken)))
         return cls(tuple(models))
 
+    def read_glossaries(self, paths: Sequence[Path]) -> dict[Direction, Glossary]:
+        """Glossary of each direction, with the codes of runs, from the files that have its languages.
+
+        Raises InputError if a file has no direction, or does not name its languages and there are several directions,
+        or no model takes terms.
+        """
+        takers = [model for model in self.models if model.translator.takes_terms]
+        directions = list(dict.fromkeys(pair for model in takers for pair in model.directions))
+        if paths and not directions:
+            raise InputError("--terms: no model has learned to use terms; train one with corpus.terms: true")
+        by_direction: dict[Direction, list[Path]] = {}
+        for path in paths:
+            of_file = [pair for pair in directions if _has(path, pair)] if len(directions) > 1 else directions
+            if not of_file:
+                raise InputError(f"{path}: does not name two languages of a direction of this server in its first row")
+            for pair in of_file:
+                by_direction.setdefault(pair, []).append(path)
+        return {pair: Glossary.read(of_pair, pair) for pair, of_pair in by_direction.items()}
+
     @property
     def directions(self) -> list[Direction]:
         return list(dict.fromkeys(pair for model in self.models for pair in self.directions_of(model)))
@@ -225,6 +248,14 @@ class Models:
         if source and target and any(_matches(code, known, {known: known}) for known in self.languages()):
             return f"{source:.40} to {target:.40} is not supported"
         return f"{code:.40} is not supported"
+
+
+def _has(path: Path, direction: Direction) -> bool:
+    """True if a glossary names the languages of a direction; a catalogue names only the target."""
+    names = names_in(path)
+    has_names = names.are_languages or is_header(names.names, direction)
+    codes = {primary(code) for name in names.names if has_names and (code := language_in(name))}
+    return primary(direction.target) in codes and (len(codes) == 1 or primary(direction.source) in codes)
 
 
 def _matches(code: str | None, language: str, codes: dict[str, str]) -> int:
