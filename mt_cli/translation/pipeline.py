@@ -20,8 +20,6 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from mt_cli.decoding.engine import Engine, RelayedEngine
-from mt_cli.translation.lines import Translation
-from mt_cli.translation.stream import TranslatedLine, translated_lines
 from mt_cli.translation.translator import Translator
 
 Block = TypeVar("Block")
@@ -30,18 +28,6 @@ MOST_BLOCKS = 3
 """Default number of blocks in memory: one that is searched, one before it and one after it."""
 _Call = tuple["Future[Any]", Callable[..., Any], tuple[Any, ...]]
 """A call for the main thread: its result, the function, and the arguments."""
-
-
-@dataclass(frozen=True)
-class TextWork:
-    """Translates a block of lines into what is written about each."""
-
-    translator: Translator
-    search: dict[str, Any]
-    formats: Sequence[Callable[[Translation], str]]
-
-    def __call__(self, lines: Sequence[str]) -> list[TranslatedLine]:
-        return translated_lines(self.translator.translate_fully(lines, **self.search), self.formats)
 
 
 @dataclass(frozen=True)

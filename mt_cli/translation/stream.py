@@ -6,8 +6,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mt_cli.errors import MtError
 from mt_cli.runtime.console import listed, say
@@ -15,6 +16,7 @@ from mt_cli.translation.quality import QualityModel, counts_of
 
 if TYPE_CHECKING:
     from mt_cli.translation.lines import Translation
+    from mt_cli.translation.translator import Translator
 
 _FIRST_BLOCK, LARGEST_BLOCK, LARGEST_BLOCK_OF_A_GPU = 32, 2048, 16_384
 """Lines of a block."""
@@ -145,6 +147,18 @@ def translated_lines(
         )
         for item in items
     ]
+
+
+@dataclass(frozen=True)
+class TextWork:
+    """Translates a block of lines into what is written about each."""
+
+    translator: Translator
+    search: dict[str, Any]
+    formats: Sequence[Callable[[Translation], str]]
+
+    def __call__(self, lines: Sequence[str]) -> list[TranslatedLine]:
+        return translated_lines(self.translator.translate_fully(lines, **self.search), self.formats)
 
 
 def _problems_of(line: Translation) -> Mapping[str, str]:

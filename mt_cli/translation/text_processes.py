@@ -18,8 +18,7 @@ from typing import Any
 from mt_cli.decoding.engine import RelayedEngine
 from mt_cli.errors import MtError
 from mt_cli.runtime.cpus import num_usable_cpus
-from mt_cli.translation.pipeline import TextWork
-from mt_cli.translation.stream import TranslatedLine
+from mt_cli.translation.stream import TextWork, TranslatedLine
 
 _CONTEXT = get_context("forkserver")
 _FEWEST_LINES = 512

@@ -383,11 +383,11 @@ def test_too_little_memory_is_one_line(mt, trained, monkeypatch):
 def stop_after(monkeypatch):
     """Makes blocks of two lines, and an error after the number of recorded blocks that is given."""
     from mt_cli.cli import translated_lines
-    from mt_cli.translation import stream, unfinished
+    from mt_cli.translation import stream
 
     monkeypatch.setattr(stream, "_FIRST_BLOCK", 2)
     monkeypatch.setattr(translated_lines, "LARGEST_BLOCK", 2)
-    append_row = unfinished.append_row
+    append_row = translated_lines.append_row
 
     def stop(number, error):
         calls = iter(range(number))
@@ -397,7 +397,7 @@ def stop_after(monkeypatch):
                 raise error
             append_row(*row)
 
-        monkeypatch.setattr(unfinished, "append_row", append_or_fail)
+        monkeypatch.setattr(translated_lines, "append_row", append_or_fail)
 
     return stop
 
@@ -449,5 +449,3 @@ def test_a_translation_continues_only_where_nothing_has_changed(mt, trained, sto
         status, _, err = mt(*command, "out", *options)
         assert status == 0 and (f"continues after {num_kept} lines" if num_kept else "begins anew") in err
         assert Path("out").read_bytes() == expected(*options)
-    write("out.unfinished", lines)
-    assert mt("translate", "--run", trained, "--input", "out.unfinished", "--as-lines", "--output", "out")[0] == 2
