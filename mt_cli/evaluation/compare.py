@@ -18,8 +18,7 @@ from mt_cli.errors import InputError
 from mt_cli.evaluation.evaluate import Baseline, SplitScores, compare, evaluate, write_hypotheses
 from mt_cli.evaluation.evaluation_set import EvaluationSet, read_split
 from mt_cli.evaluation.results import read_report
-from mt_cli.evaluation.scores import Score, Scorer, score_directions, scorer_of
-from mt_cli.evaluation.term_scores import TermScores
+from mt_cli.evaluation.scores import Score, Scorer, TermScores, score_directions, scorer_of
 from mt_cli.runtime.console import say
 from mt_cli.runtime.files import real_path
 from mt_cli.translation.stream import UnknownWords

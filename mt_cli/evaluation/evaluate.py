@@ -20,10 +20,10 @@ from mt_cli.evaluation.scores import (
     DirectionScores,
     Score,
     Scorer,
+    TermScores,
     rows_by_direction,
     score_directions,
 )
-from mt_cli.evaluation.term_scores import TermScores
 from mt_cli.runtime.console import Progress, say
 from mt_cli.runtime.files import write_text
 from mt_cli.translation.stream import listed_lines, note_on_repetition

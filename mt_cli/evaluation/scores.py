@@ -5,19 +5,22 @@ Scores are computed by sacreBLEU on detokenised text and carry its signature (Po
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
-from typing import Any
+from typing import Any, Self
 
 import regex
 from pydantic import BaseModel, FiniteFloat
 
 from mt_cli.config.sections import Config, EvaluationConfig
 from mt_cli.corpus.clean_text import cleaned
+from mt_cli.corpus.glossary import Glossary, term_uses
 from mt_cli.corpus.languages import CHINESE, primary, writes_spaces
 from mt_cli.corpus.languages import bleu_tokenizer as tokenizer_of
-from mt_cli.corpus.rows import Languages
+from mt_cli.corpus.protected_text import Protection
+from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.errors import InputError, one_line
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER", "cer": "CER", "wer": "WER"}
@@ -261,6 +264,39 @@ def score_directions(
             mean = round(sum(value.score for value in values) / len(values), 4)
             means[name] = Score.of(name, mean, f"mean:{len(values)}|{' or '.join(signatures)}")
     return means, directions
+
+
+class TermScores(BaseModel):
+    """Shares of the terms in the sources of a test set, 0-100."""
+
+    num_found: int
+    """Number of terms in the sources."""
+    used: FiniteFloat
+    """Terms whose translation is as in the glossary."""
+    inflected: FiniteFloat
+    """Terms whose translation is in another form."""
+    in_references: FiniteFloat
+    """Terms that the references have, in any form."""
+
+    @classmethod
+    def of(cls, glossary: Glossary, pairs: Sequence[Pair], hypotheses: Sequence[str], protection: Protection) -> Self:
+        """Shares of the terms in the sources of pairs, without their protected spans, by hypotheses and references."""
+        found = [glossary.find(protection.protect(source).text) for source, _ in pairs]
+        counts, in_references = (
+            Counter(use.status for row in zip(found, texts, strict=True) for use in term_uses(*row))
+            for texts in (hypotheses, [reference for _, reference in pairs])
+        )
+        numbers = counts["used"], counts["inflected"], in_references["used"] + in_references["inflected"]
+        used, inflected, of_references = (round(100 * number / max(1, counts.total()), 2) for number in numbers)
+        return cls(num_found=counts.total(), used=used, inflected=inflected, in_references=of_references)
+
+    def describe(self) -> Iterator[str]:
+        if not self.num_found:
+            yield "  terms  none of the glossary are in the sources"
+            return
+        forms = f"{self.used:.2f} as in the glossary, {self.inflected:.2f} in another form"
+        yield f"  terms  {self.used + self.inflected:6.2f}  % of {self.num_found:,} used: {forms}"
+        yield f"         {self.in_references:6.2f}  % of them are in the references"
 
 
 def is_short(texts: Sequence[str]) -> bool:
