@@ -176,7 +176,8 @@ class LineJob:
 
             num_processes = num_text_processes(self.group.size)
         pipeline = Pipeline(MOST_BLOCKS + num_processes)
-        translator = self.translator if self.is_waited_for else pipeline.with_engine(self.translator)
+        engine = self.translator.engine
+        translator = self.translator if self.is_waited_for else self.translator.with_engine(pipeline.queued(engine))
         translated: Callable[[Sequence[str]], list[TranslatedLine]]
         translated = TextWork(translator, self.search, [*self.outputs.values()])
         if num_processes:

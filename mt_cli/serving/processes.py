@@ -13,7 +13,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -93,34 +93,21 @@ class Server:
 
     def job(self, job: Job | None) -> Job | None:
         """Job that the server has sent, whose searches are computed by the server."""
-        if job is None:
-            return None
-        assert isinstance(job.translator.engine, RemoteEngine)
-        engine = replace(job.translator.engine, server=self)
-        return replace(job, translator=job.translator.with_engine(engine), then=self.job(job.then))
+        return job and job.with_engines(lambda number: RelayedEngine(partial(self._compute, number)))
 
-
-@dataclass(frozen=True)
-class RemoteEngine(RelayedEngine):
-    """Engine of the server, by its number."""
-
-    number: int
-    server: Server | None = None
-    """None on the way from the server."""
-
-    def compute(self, method: str, rows: Sequence[Any], *options: Any) -> list[Any]:
-        assert self.server is not None
+    def _compute(self, number: int, method: str, rows: Sequence[Any], *options: Any) -> list[Any]:
         blocks = (rows[start : start + _ROWS_AT_ONCE] for start in range(0, len(rows), _ROWS_AT_ONCE))
-        return [row for block in blocks for row in self.server.ask("compute", self.number, method, block, *options)]
+        return [row for block in blocks for row in self.ask("compute", number, method, block, *options)]
 
 
 def sent(job: Job | None, engines: list[Engine]) -> Job | None:
-    """Copy of a job for a process, whose engines are numbered by their places in `engines`."""
-    if job is None:
-        return None
-    engines.append(job.translator.engine)
-    engine = RemoteEngine(len(engines) - 1)
-    return replace(job, translator=job.translator.with_engine(engine), then=sent(job.then, engines))
+    """Copy of a job for a process, which has numbers for engines: their places in `engines`."""
+
+    def number_of(engine: Engine) -> int:
+        engines.append(engine)
+        return len(engines) - 1
+
+    return job and job.with_engines(number_of)
 
 
 def start_processes() -> None:

@@ -185,25 +185,20 @@ class Scheduler:
                     self._finish(call)
 
 
-@dataclass(frozen=True)
-class BatchedEngine(RelayedEngine):
+def batched_engine(engine: Engine, scheduler: Scheduler, ticket: Ticket) -> Engine:
     """Engine whose calls are computed together with the calls of other requests.
 
     The results are those of a call alone, but for rounding.
     """
 
-    engine: Engine
-    scheduler: Scheduler
-    ticket: Ticket
-
-    def compute(self, method: str, rows: Sequence[Any], *options: Any) -> list[Any]:
+    def compute(method: str, rows: Sequence[Any], *options: Any) -> list[Any]:
         if method == "search":
             decoding, num_best = options
             lengths = [len(sentence.ids) + 1 for sentence in rows]
             batch_tokens = max(1, decoding.batch_tokens // max(decoding.beam_size, num_best))
         else:
             lengths, batch_tokens = [max(map(len, pair)) + 1 for pair in rows], _FORCED_BATCH_TOKENS
-        key, work = (id(self.engine), method, *map(str, options)), getattr(self.engine, method)
-        return self.scheduler.call(
-            self.ticket, key, lambda some: work(some, *options), list(rows), lengths, batch_tokens
-        )
+        key, work = (id(engine), method, *map(str, options)), getattr(engine, method)
+        return scheduler.call(ticket, key, lambda some: work(some, *options), list(rows), lengths, batch_tokens)
+
+    return RelayedEngine(compute)

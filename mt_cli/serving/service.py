@@ -27,7 +27,7 @@ from mt_cli.serving.errors import RequestCancelled, RequestError
 from mt_cli.serving.metrics import Metrics
 from mt_cli.serving.models import AUTO, CERTAIN, Direction, Models, Route, tag_of_direction
 from mt_cli.serving.processes import Documents, start_processes
-from mt_cli.serving.scheduling import BatchedEngine, Scheduler, Ticket
+from mt_cli.serving.scheduling import Scheduler, Ticket, batched_engine
 from mt_cli.translation.inline_tags import LIKE_TAG
 from mt_cli.translation.texts import TextTranslation
 
@@ -184,7 +184,7 @@ class Service:
             glossary = self.glossaries.get(choice.direction) if model.translator.takes_terms else None
             if terms or glossary:
                 search["terms"] = Glossary.of(terms, glossary) if terms else glossary
-            translator = model.translator.with_engine(BatchedEngine(model.translator.engine, self.scheduler, ticket))
+            translator = model.translator.with_engine(batched_engine(model.translator.engine, self.scheduler, ticket))
             search |= options if len(route.choices) == 1 else {}
             job = Job(translator, search, Options(choice.direction), then=job)
         return job

@@ -9,7 +9,8 @@ import pickle
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from multiprocessing import forkserver, get_context
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
@@ -59,7 +60,8 @@ class TextProcesses:
 
     def _started(self) -> Connection:
         ours, theirs = _CONTEXT.Pipe()
-        work = replace(self._work, translator=self._work.translator.with_engine(RelayedEngine()))
+        engine = RelayedEngine(partial(_ask, theirs))
+        work = replace(self._work, translator=self._work.translator.with_engine(engine))
         _CONTEXT.Process(target=_serve, args=(theirs, work), daemon=True).start()
         theirs.close()
         return ours
@@ -76,16 +78,10 @@ class TextProcesses:
             _send(pipe, getattr(self._work.translator.engine, name)(*value))
 
 
-@dataclass(frozen=True)
-class _PipeEngine(RelayedEngine):
-    """Engine of the process at the other end of a pipe."""
-
-    pipe: Connection
-
-    def compute(self, method: str, rows: Sequence[Any], *options: Any) -> list[Any]:
-        _send(self.pipe, (method, (rows, *options)))
-        results: list[Any] = pickle.loads(self.pipe.recv_bytes())
-        return results
+def _ask(pipe: Connection, method: str, *arguments: Any) -> Any:
+    """Results of a method of the engine at the other end of a pipe."""
+    _send(pipe, (method, arguments))
+    return pickle.loads(pipe.recv_bytes())
 
 
 def _send(pipe: Connection, value: object) -> None:
@@ -95,7 +91,6 @@ def _send(pipe: Connection, value: object) -> None:
 def _serve(pipe: Connection, work: TextWork) -> None:
     """Work on blocks until the other process ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the other process, which terminates this one.
-    work = replace(work, translator=work.translator.with_engine(_PipeEngine(pipe)))
     with suppress(EOFError, ConnectionError):
         while True:
             lines = pickle.loads(pipe.recv_bytes())
