@@ -9,7 +9,6 @@ from typing import Annotated
 from mt_cli.cli import options
 from mt_cli.cli.options import argument, check_choice, check_no_files, load_translator, option, run_path
 from mt_cli.cli.streams import show
-from mt_cli.errors import InputError
 from mt_cli.runtime.console import say
 
 _picture = partial(option, "Pictures")
@@ -38,8 +37,6 @@ def inspect(
     More: docs/tutorial.md
     """
     check_choice("--picture", suffix, "png", "svg")
-    if sentence is None and to:
-        raise InputError("--to: is for a translation; give a sentence, too")
     check_no_files([] if sentence is None else [sentence], "give the sentence itself")
     path = run_path(run)
     translator = load_translator(path, device, "fp32", checkpoint=checkpoint)

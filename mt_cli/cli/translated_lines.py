@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -170,21 +170,11 @@ class LineJob:
 
     def run(self, lines: Iterable[str]) -> None:
         """Translate and write lines, without those of finished blocks."""
-        num_processes = 0
-        if self.translator.is_on_gpu and not self.is_waited_for:
-            from mt_cli.translation.text_processes import TextProcesses, num_text_processes
+        alone = TextWork(self.translator, self.search, [*self.outputs.values()])
+        work: Callable[[Sequence[str]], list[TranslatedLine]] = alone
 
-            num_processes = num_text_processes(self.group.size)
-        pipeline = Pipeline(MOST_BLOCKS + num_processes)
-        engine = self.translator.engine
-        translator = self.translator if self.is_waited_for else self.translator.with_engine(pipeline.queued(engine))
-        translated: Callable[[Sequence[str]], list[TranslatedLine]]
-        translated = TextWork(translator, self.search, [*self.outputs.values()])
-        if num_processes:
-            translated = TextProcesses(translated, num_processes)
-
-        def work(block: Sequence[str]) -> _Written:
-            return block, translated(self.group.share_of(block))
+        def translated(block: Sequence[str]) -> _Written:
+            return block, work(self.group.share_of(block))
 
         def join_and_write(result: _Written) -> None:
             block, share = result
@@ -193,9 +183,19 @@ class LineJob:
         with self._writer() as write:
             if self.is_waited_for:
                 for line in lines:
-                    join_and_write(work([line]))
-            else:
-                pipeline.run(islice(self._blocks(lines), len(self._finished), None), work, join_and_write)
+                    join_and_write(translated([line]))
+                return
+            num_processes = 0
+            if self.translator.is_on_gpu:
+                from mt_cli.translation.text_processes import TextProcesses, num_text_processes
+
+                num_processes = num_text_processes(self.group.size)
+            pipeline = Pipeline(MOST_BLOCKS + num_processes)
+            translator = self.translator.with_engine(pipeline.queued(self.translator.engine))
+            work = queued = replace(alone, translator=translator)
+            if num_processes:
+                work = TextProcesses(queued, num_processes)
+            pipeline.run(islice(self._blocks(lines), len(self._finished), None), translated, join_and_write)
 
     @contextmanager
     def _writer(self) -> Iterator[Callable[[Sequence[str], Sequence[TranslatedLine]], None]]:

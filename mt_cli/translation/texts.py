@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from mt_cli.corpus.protected_text import UNPROTECTED, Protection
 from mt_cli.corpus.sentences import sentences_of
-from mt_cli.errors import InputError
 from mt_cli.translation.drafts import Draft, lost_spans
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
 from mt_cli.translation.sentences import glue_of_translations
@@ -106,10 +105,3 @@ def translations_of(
     marks = InlineMarks(PLACEHOLDERS, protection)
     lost = {text: spans for text in distinct if (spans := lost_spans(text, drafts[text], marks))}
     return [TextTranslation(text, [drafts[row.text] for row in text.sentences], lost) for text in split]
-
-
-def checked_texts(texts: Iterable[str]) -> list[str]:
-    """The texts as a list; raises InputError for a single str, whose characters would be the texts."""
-    if isinstance(texts, str):
-        raise InputError(f"found {texts!r:.60}; give a list of sentences")
-    return list(texts)

@@ -21,7 +21,7 @@ from mt_cli.config.tags import NO_TAGS, Tagging
 from mt_cli.corpus.cache import fingerprint
 from mt_cli.corpus.glossary import Glossary
 from mt_cli.corpus.languages import primary
-from mt_cli.corpus.protected_text import RESERVED, UNPROTECTED, Protection
+from mt_cli.corpus.protected_text import UNPROTECTED, Protection
 from mt_cli.corpus.rows import chosen_tag, tagged_text
 from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.decoding.constraints import ReservedIds
@@ -41,7 +41,6 @@ from mt_cli.translation.lines import Alignment, LineSplitter, Translation, unkno
 from mt_cli.translation.quality import QualityModel
 from mt_cli.translation.segments import SegmentEngine, TextAndIds
 from mt_cli.translation.terms import with_terms
-from mt_cli.translation.texts import checked_texts
 from mt_cli.translation.token_details import PairScore, details_of
 
 
@@ -229,15 +228,13 @@ class Translator:
         protect, or loses, are placed by alignment, unless there is a prefix. Raises InputError if the model was not
         trained with the tag or with terms, or an option is invalid.
         """
-        texts = checked_texts(sentences)
+        texts = _listed(sentences)
         chosen_tag(self.tagging, tag)
         if keeps_marks and not prefix and any(map(may_have_marks, texts)):
             marks = InlineMarks(PLACEHOLDERS, self.protection, self.tags)
             options = {"split_sentences": split_sentences, "with_details": with_details, "terms": terms}
             return translations_with_marks(texts, self, marks, {"num_best": num_best, "tag": tag} | options | decoding)
         settings = changed_section(self.decoding, decoding)
-        if self.protection and (reserved := [character for character in prefix if character in RESERVED]):
-            raise InputError(f"prefix: U+{ord(reserved[0]):X} is reserved for protected spans; write the span itself")
         lines = LineSplitter(self, settings.capitals == "lower").split(texts, tag, split_sentences)
         if terms:
             lines = with_terms(lines, terms, self)
@@ -245,13 +242,8 @@ class Translator:
         return self.add_details(lines) if with_details else lines
 
     def score(self, sources: Iterable[str], targets: Iterable[str], tag: str | None = None) -> list[PairScore]:
-        """Compute the probability of each target as a translation of its source; `tag` is as in `translate`.
-
-        Raises InputError if the numbers of sources and targets differ.
-        """
-        sides = [[" ".join(text.split()) for text in checked_texts(texts)] for texts in (sources, targets)]
-        if len(sides[0]) != len(sides[1]):
-            raise InputError(f"found {len(sides[0]):,} sources and {len(sides[1]):,} targets; give one for each")
+        """Compute the probability of each target as a translation of its source; `tag` is as in `translate`."""
+        sides = [[" ".join(text.split()) for text in _listed(texts)] for texts in (sources, targets)]
         sources, targets = self.protection.protect_columns(sides)
         tagged = [tagged_text(text, self.tagging, tag) for text in sources]
         source_ids, target_ids = self.source_tokenizer.encode(tagged), self.target_tokenizer.encode(targets)
@@ -285,3 +277,10 @@ class Translator:
         if self.quality is None:
             return detailed
         return [replace(line, estimate=self.quality.estimate(line)) for line in detailed]
+
+
+def _listed(texts: Iterable[str]) -> list[str]:
+    """The texts as a list; raises InputError for a single str, whose characters would be the texts."""
+    if isinstance(texts, str):
+        raise InputError(f"found {texts!r:.60}; give a list of sentences")
+    return list(texts)
