@@ -76,9 +76,8 @@ def evaluate(
     translator = load(paths, engine=engine, checkpoint=checkpoint)
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.corpus.cache import Cache
-    from mt_cli.evaluation.compare import System, comet_score, evaluate_system, load_comet, scorer_for
+    from mt_cli.evaluation import compare
     from mt_cli.evaluation.evaluate import format_scores
-    from mt_cli.evaluation.evaluation_set import read_files, read_split
     from mt_cli.evaluation.results import notes_on_comparison, read_report
 
     search["tag"] = translator.target_tag(to) if to or source else None
@@ -88,18 +87,17 @@ def evaluate(
     to = None if to in translator.tagging.tags else to
     config = RunDirectory(paths[0]).config() if engine == "mt" else None
     if source is not None and reference is not None:
-        test_set = read_files(source, reference, as_lines).tagged(translator.tagging, search["tag"])
+        test_set = compare.read_files(source, reference, as_lines).tagged(translator.tagging, search["tag"])
     else:
         assert config is not None
-        test_set = read_split(config, split, Cache(RUNS / ".cache"))
+        test_set = compare.read_split(config, split, Cache(RUNS / ".cache"))
     test_set = test_set.into(to) if to else test_set
     direction = translator.languages[0], to or translator.languages[1]
-    scorer = scorer_for(config, test_set.name, direction[1], bool(to), bleu_tokenizer)
+    scorer = compare.scorer_for(config, test_set.name, direction[1], bool(to), bleu_tokenizer)
     scorer = replace(scorer, num_resamples=num_resamples or scorer.num_resamples)
-    system = System(paths, translator, config, checkpoint, search, direction)
-    scores = evaluate_system(
-        system, test_set, scorer, against, load, partial(comet_score, load_comet(comet)) if comet else None
-    )
+    system = compare.System(paths, translator, config, checkpoint, search, direction)
+    comet_scorer = compare.load_comet(comet) if comet else None
+    scores = compare.evaluate_system(system, test_set, scorer, against, load, comet_scorer)
     if scores.against and against and against.is_dir():
         scores.against.notes = notes_on_comparison([read_report(RunDirectory(path)) for path in (*paths, against)])
     tree = scores.model_dump(exclude_unset=True)

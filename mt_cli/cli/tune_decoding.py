@@ -54,7 +54,7 @@ def tune_decoding(
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.corpus.cache import Cache
     from mt_cli.evaluation import tuning
-    from mt_cli.evaluation.evaluation_set import read_split
+    from mt_cli.evaluation.compare import read_split
 
     directory = RunDirectory(path)
     with nullcontext() if dry_run else directory.locked():

@@ -27,7 +27,7 @@ def tune_quality(
     path = run_path(run)
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.corpus.cache import Cache
-    from mt_cli.evaluation.evaluation_set import read_split
+    from mt_cli.evaluation.compare import read_split
     from mt_cli.evaluation.quality import fit_quality
 
     directory = RunDirectory(path)
