@@ -90,7 +90,10 @@ class Output:
         if error is None:
             self._opened()
         if self._file is not None and self.path is not None:
-            self._file.close()
+            try:
+                self._file.close()
+            except OSError as failure:
+                raise MtError(f"{self.path}: {reason(failure)}") from None
 
 
 def check_output(path: Path | None) -> None:
