@@ -9,16 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from mt_cli.cli import options
-from mt_cli.cli.options import (
-    RUNS,
-    File,
-    file_option,
-    load_translator,
-    option,
-    read_terms,
-    run_paths,
-    search_options,
-)
+from mt_cli.cli.options import RUNS, File, file_option, option
 from mt_cli.cli.streams import show
 from mt_cli.corpus.plain_text import check_plain_text
 from mt_cli.errors import InputError
@@ -66,13 +57,13 @@ def evaluate(
     More: docs/translating.md
     """
     _check_test_set(split, source, reference, engine)
-    search = search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)
+    search = options.search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)
     search |= {} if split_sentences is None else {"split_sentences": split_sentences}
     if against is not None and not against.exists():
         raise InputError(f"--against {against}: no such run directory or file")
     check_plain_text(source, reference, None if against and against.is_dir() else against, as_lines=as_lines)
-    paths = run_paths(run)
-    load: Any = partial(load_translator, device=device, precision=precision, num_threads=threads)
+    paths = options.run_paths(run)
+    load: Any = partial(options.load_translator, device=device, precision=precision, num_threads=threads)
     translator = load(paths, engine=engine, checkpoint=checkpoint)
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.corpus.cache import Cache
@@ -82,7 +73,7 @@ def evaluate(
 
     search["tag"] = translator.target_tag(to) if to or source else None
     languages = translator.tagging.direction(search["tag"], translator.languages)
-    if glossary := read_terms(terms, languages, translator):
+    if glossary := options.read_terms(terms, languages, translator):
         search["terms"] = glossary
     to = None if to in translator.tagging.tags else to
     config = RunDirectory(paths[0]).config() if engine == "mt" else None

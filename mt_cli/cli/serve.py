@@ -8,16 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from mt_cli.cli import options
-from mt_cli.cli.options import (
-    File,
-    check_choice,
-    file_option,
-    flag,
-    note_little_learned,
-    option,
-    run_paths,
-    search_options,
-)
+from mt_cli.cli.options import File, file_option, flag, option
 from mt_cli.cli.streams import check_output
 from mt_cli.errors import InputError
 from mt_cli.runtime.console import say, show_progress
@@ -74,7 +65,7 @@ def serve(
 
     More: docs/serving.md
     """
-    check_choice("--engine", engine, *options.ENGINES)
+    options.check_choice("--engine", engine, *options.ENGINES)
     try:
         from mt_cli.serving.server import serve as serve_models
     except ImportError as error:
@@ -89,8 +80,8 @@ def serve(
     from mt_cli.serving.service import Limits, Service
 
     names, origins, known_keys = allowed_hosts(host, allow_host or ()), check_origins(cors or ()), Keys.read(keys)
-    search = search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)
-    sources = [Source(path, engine, device, precision, threads, checkpoint) for path in run_paths(run)]
+    search = options.search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)
+    sources = [Source(path, engine, device, precision, threads, checkpoint) for path in options.run_paths(run)]
     limits = Limits(
         max_characters=max_characters,
         max_file_bytes=max_file_mb * 2**20,
@@ -105,7 +96,7 @@ def serve(
 
     def load() -> Service:
         rates, models = Rates(requests_per_minute), Models.load(sources)
-        note_little_learned(source.path for source in sources)
+        options.note_little_learned(source.path for source in sources)
         gc.freeze()  # See `load_translator`; the request that is answered then would wait.
         for model in models.models:
             changed_section(model.translator.decoding, search)  # Unknown options are refused before requests come.

@@ -10,21 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mt_cli.cli import options
-from mt_cli.cli.options import (
-    OF_RUN,
-    File,
-    argument,
-    check_no_files,
-    file_option,
-    flag,
-    load_translator,
-    note_little_learned,
-    option,
-    read_terms,
-    run_paths,
-    search_options,
-    together,
-)
+from mt_cli.cli.options import File, argument, file_option, flag, option
 from mt_cli.cli.review import Review, other_language
 from mt_cli.cli.streams import Output, check_distinct, check_output
 from mt_cli.corpus.lines import count_lines
@@ -70,12 +56,12 @@ def translate(
     length_penalty: options.LengthPenaltyOption = None,
     prefix: Annotated[str, _search("TEXT", "Beginning of every translation.", False)] = "",
     unk: Annotated[
-        str | None, _search("NAME", "Unknown words: copy the source word, keep [UNK], or avoid.", OF_RUN)
+        str | None, _search("NAME", "Unknown words: copy the source word, keep [UNK], or avoid.", options.OF_RUN)
     ] = None,
     sample: Annotated[
         bool, flag(options.SEARCH, "--sample", "Choose tokens at random; see decoding.top_k, top_p.")
     ] = False,
-    seed: Annotated[int | None, _search("N", "Seed for --sample.", OF_RUN, min=0)] = None,
+    seed: Annotated[int | None, _search("N", "Seed for --sample.", options.OF_RUN, min=0)] = None,
     overrides: options.SetDecodingOption = None,
     n_best: Annotated[int, option(_EXTRA, "N", "Lines per sentence: its best translations.", min=1, max=1000)] = 1,
     as_json: Annotated[bool, flag(_EXTRA, "--json", "Print JSON: tokens, scores and alignments, too.")] = False,
@@ -102,7 +88,7 @@ def translate(
     More: docs/translating.md
     """
     choices = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
-    search = search_options(overrides, **choices, sample=sample or None) | {"split_sentences": split_sentences}
+    search = options.search_options(overrides, **choices, sample=sample or None) | {"split_sentences": split_sentences}
     to_read = Review.of(review, output_file, interactive, search.get("sample", False))
     if input_file is not None and not as_lines and _is_of_documents(input_file):
         if sentences or interactive or n_best > 1 or as_json or alignment or prefix or devices > 1:
@@ -110,9 +96,9 @@ def translate(
                 f"{input_file}: a document is translated alone, without these options; --as-lines reads lines"
             )
         output = _output_of_documents(input_file, output_file)
-        paths = run_paths(run)
-        translator = load_translator(paths, device, precision, engine, checkpoint, threads)
-        note_little_learned(paths)
+        paths = options.run_paths(run)
+        translator = options.load_translator(paths, device, precision, engine, checkpoint, threads)
+        options.note_little_learned(paths)
         translator = to_read.prepared(translator, paths, engine, checkpoint, is_json=False)
         search |= _direction(translator, to, terms) | {"with_details": review is not None}
         from mt_cli.documents.translate import translate_documents
@@ -123,15 +109,15 @@ def translate(
     _check_sources(sentences, input_file, interactive, as_lines)
     _check_outputs(None if sentences else input_file or 0, output_file, alignment, to_read.table)
     check = partial(_check_shared, sentences, input_file)
-    with together(devices, check) as group:
+    with options.together(devices, check) as group:
         if group.size > 1:
             check()
         from mt_cli.cli.translated_lines import LineJob, can_resume
 
         outputs = _outputs(output_file, alignment, to_read.table, num_best=None if as_json else n_best)
-        paths = group.from_main(lambda: run_paths(run))
-        translator = load_translator(paths, device, precision, engine, checkpoint, threads, group)
-        note_little_learned(paths)
+        paths = group.from_main(lambda: options.run_paths(run))
+        translator = options.load_translator(paths, device, precision, engine, checkpoint, threads, group)
+        options.note_little_learned(paths)
         lines = input_lines(input_file, as_lines) if input_file is not None and input_file.is_file() else ()
         search |= {"prefix": prefix, "num_best": n_best, "with_details": as_json or len(outputs) > 1}
         search |= _direction(translator, to, terms)
@@ -155,7 +141,7 @@ def translate(
 def _direction(translator: Translator, to: str | None, terms: list[Path] | None) -> dict[str, Any]:
     """Options of `translate_fully` for a target language and its glossaries."""
     tag = translator.target_tag(to)
-    glossary = read_terms(terms, translator.tagging.direction(tag, translator.languages), translator)
+    glossary = options.read_terms(terms, translator.tagging.direction(tag, translator.languages), translator)
     return {"tag": tag} | ({"terms": glossary} if glossary else {})
 
 
@@ -215,7 +201,7 @@ def _check_sources(sentences: list[str] | None, path: Path | None, interactive: 
     if sum(map(bool, (sentences, path, interactive))) > 1:
         raise InputError("give only one of sentences, --input and --interactive")
     if sentences:
-        check_no_files(sentences, f"translate its lines with --input {sentences[0]}")
+        options.check_no_files(sentences, f"translate its lines with --input {sentences[0]}")
     check_plain_text(path, as_lines=as_lines)
 
 
