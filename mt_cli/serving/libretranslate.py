@@ -15,18 +15,8 @@ from mt_cli.corpus.languages import language_name
 from mt_cli.documents.translate import TranslatedDocument
 from mt_cli.errors import MtError
 from mt_cli.runtime.console import say
-from mt_cli.serving.bodies import (
-    CorrectionBody,
-    FileBody,
-    KeyBody,
-    LibreBody,
-    LibreSuggestion,
-    LibreText,
-    media_type,
-    parsed,
-    read_body,
-    read_fields,
-)
+from mt_cli.serving import bodies
+from mt_cli.serving.bodies import CorrectionBody, FileBody, KeyBody, LibreBody, LibreSuggestion, LibreText, parsed
 from mt_cli.serving.errors import Answer, RequestError
 from mt_cli.serving.files import SUFFIXES, FileStore, translate_file
 from mt_cli.serving.models import AUTO, Route, detection
@@ -165,7 +155,7 @@ async def translate_upload(request: Request) -> Response:
     """Address of the translation of a file."""
     service, store = service_of(request), _store_of(request)
     limits = service.limits
-    if media_type(request) != "multipart/form-data":
+    if bodies.media_type(request) != "multipart/form-data":
         raise RequestError("send a form with a file (Content-Type: multipart/form-data)", 415)
     body = parsed(FileBody, await content_of(request, limits.max_file_bytes + _BYTES_BESIDE_FILE, limits.file_seconds))
     translation = await service.run(request, partial(translate_file, service, store, body), limits.file_seconds)
@@ -212,14 +202,16 @@ async def content_of(request: Request, max_bytes: int = 0, seconds: float = 0.0)
             admit(_key_of(fields))
 
     async def parse(parts: AsyncGenerator[bytes, None]) -> bytes | dict[str, Any]:
-        is_form = media_type(request) in ("application/x-www-form-urlencoded", "multipart/form-data")
-        content = await read_fields(request, parts, check) if is_form else b"".join([part async for part in parts])
+        is_form = bodies.media_type(request) in ("application/x-www-form-urlencoded", "multipart/form-data")
+        content = (
+            await bodies.read_fields(request, parts, check) if is_form else b"".join([part async for part in parts])
+        )
         admit(_key_of(content if isinstance(content, dict) else parsed(KeyBody, content).model_dump()))
         return content
 
     if (key := key_of(request)) is not None:
         admit(key)
-    return await read_body(request, max_bytes or limits.max_body_bytes, seconds or limits.body_seconds, parse)
+    return await bodies.read_body(request, max_bytes or limits.max_body_bytes, seconds or limits.body_seconds, parse)
 
 
 def key_of(request: Request) -> str | None:
