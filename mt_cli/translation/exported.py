@@ -67,33 +67,42 @@ class Description(BaseModel):
     def protection(self) -> Protection:
         return Protection(self.protect, self.protect_patterns)
 
+    @property
+    def languages(self) -> tuple[str, str]:
+        return self.source_language, self.target_language
+
+    @classmethod
+    def of(cls, run: TrainedRun, *others: TrainedRun) -> Description:
+        """Description of a run, or of an ensemble, whose limits are the lowest of its runs."""
+        config, tagging, runs = run.config, run.config.corpus.tagging, (run, *others)
+        return cls(
+            model=config.model.model_dump(mode="json"),
+            tokenizer=config.tokenizer,
+            decoding=config.decoding,
+            source_language=config.corpus.source,
+            target_language=config.corpus.target,
+            tags=config.corpus.tags,
+            default_tag=tagging.default,
+            is_tag_required=tagging.is_required,
+            languages_of_tags=dict(tagging.languages),
+            is_one_way=tagging.is_one_way,
+            max_tokens=min(one.max_tokens for one in runs),
+            most_tokens=min(one.config.corpus.max_tokens for one in runs),
+            sentences_seen=run.state.sentences_seen,
+            protect=config.corpus.protect,
+            protect_patterns=config.corpus.protect_patterns,
+            source_vocab_size=run.tokenizers[0].vocab_size,
+            target_vocab_size=run.tokenizers[1].vocab_size,
+            licences=licences_of(run.state.parents),
+        )
+
 
 def describe(run: TrainedRun, folder: Path) -> None:
     """Write the tokenizers and the description of a run into a folder."""
-    config, (source, target) = run.config, run.tokenizers
-    for name, tokenizer in (("source", source), ("target", target)):
+    for name, tokenizer in zip(("source", "target"), run.tokenizers, strict=True):
         (folder / f"tokenizer.{name}.json").write_text(tokenizer.to_json(), encoding="utf-8")
-    description = Description(
-        model=config.model.model_dump(mode="json"),
-        tokenizer=config.tokenizer,
-        decoding=config.decoding,
-        source_language=config.corpus.source,
-        target_language=config.corpus.target,
-        tags=config.corpus.tags,
-        default_tag=config.corpus.tagging.default,
-        is_tag_required=config.corpus.tagging.is_required,
-        languages_of_tags=dict(config.corpus.tagging.languages),
-        is_one_way=config.corpus.tagging.is_one_way,
-        max_tokens=run.max_tokens,
-        most_tokens=config.corpus.max_tokens,
-        sentences_seen=run.state.sentences_seen,
-        protect=config.corpus.protect,
-        protect_patterns=config.corpus.protect_patterns,
-        source_vocab_size=source.vocab_size,
-        target_vocab_size=target.vocab_size,
-        licences=licences_of(run.state.parents),
-    )
-    (folder / DESCRIPTION).write_text(json_text(description.model_dump(mode="json")), encoding="utf-8")
+    description = Description.of(run).model_dump(mode="json")
+    (folder / DESCRIPTION).write_text(json_text(description), encoding="utf-8")
 
 
 def load_exported(

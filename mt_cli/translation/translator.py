@@ -35,7 +35,7 @@ from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.special_tokens import EOS
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.drafts import translations_with_marks
-from mt_cli.translation.exported import digest_of_export, load_exported
+from mt_cli.translation.exported import Description, digest_of_export, load_exported
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks, may_have_marks
 from mt_cli.translation.lines import Alignment, LineSplitter, Translation, unknown_words
 from mt_cli.translation.quality import QualityModel
@@ -86,41 +86,22 @@ class Translator:
         """
         use_threads(num_threads)
         paths = [run] if isinstance(run, str | Path) else list(run)
+        loaded: Engine
+        digest: Callable[[], str]
         if engine == "ctranslate2":
             exported, tokenizers, of = load_exported(paths, device, precision, checkpoint)
-            return cls(
-                exported,
-                tokenizers,
-                of.decoding,
-                of.max_tokens,
-                of.tagging,
-                (of.source_language, of.target_language),
-                of.most_tokens,
-                of.protection,
-                weights_digest=lambda: digest_of_export(Path(paths[0])),
-                sentences_seen=of.sentences_seen,
-                is_on_gpu=exported.is_on_gpu,
-            )
-        if engine != "mt":
+            loaded, digest, is_on_gpu = exported, lambda: digest_of_export(Path(paths[0])), exported.is_on_gpu
+        elif engine == "mt":
+            runs = load_together(paths, "an ensemble", checkpoint)
+            tokenizers, of, torch_device = runs[0].tokenizers, Description.of(*runs), pick_device(device, group)
+            model = Ensemble([run.model for run in runs]) if len(runs) > 1 else runs[0].model
+            model = model.to(torch_device, pick_precision(precision, torch_device)).eval()
+            loaded = TransformerEngine(model, reserved=ReservedIds.of(tokenizers))
+            digest, is_on_gpu = lambda: digest_of(model.state_dict()), torch_device.type != "cpu"
+        else:
             raise InputError(f"engine {engine}: use mt or ctranslate2")
-        first, *_ = runs = load_together(paths, "an ensemble", checkpoint)
-        torch_device, corpus = pick_device(device, group), first.config.corpus
-        dtype = pick_precision(precision, torch_device)
-        model = Ensemble([run.model for run in runs]) if len(runs) > 1 else first.model
-        transformer = TransformerEngine(model.to(torch_device, dtype).eval(), reserved=ReservedIds.of(first.tokenizers))
-        return cls(
-            transformer,
-            first.tokenizers,
-            first.config.decoding,
-            min(run.max_tokens for run in runs),
-            corpus.tagging,
-            corpus.languages,
-            min(run.config.corpus.max_tokens for run in runs),
-            Protection.of(corpus),
-            weights_digest=lambda: digest_of(model.state_dict()),
-            sentences_seen=first.state.sentences_seen,
-            is_on_gpu=torch_device.type != "cpu",
-        )
+        settings = of.decoding, of.max_tokens, of.tagging, of.languages, of.most_tokens, of.protection
+        return cls(loaded, tokenizers, *settings, digest, of.sentences_seen, is_on_gpu)
 
     def with_engine(self, engine: Engine) -> Translator:
         """Copy that computes with another engine; it has no digest, and can be pickled if the engine can."""
