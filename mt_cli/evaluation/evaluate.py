@@ -233,7 +233,7 @@ def format_scores(result: SplitScores) -> str:
     lines.extend(f"  note: {note}" for note in result.notes)
     if baseline := result.against:
         lines.append(f"against {baseline.system} (paired bootstrap, {baseline.num_resamples:,} samples)")
-        lines.extend(_comparison(result.scores, baseline.scores, "", result.num_sentences))
+        lines.extend(_comparison(result.scores, baseline.scores))
         lines.extend(baseline.terms.describe() if baseline.terms else ())
         for direction, scores in baseline.directions.items():
             lines.extend(_comparison(result.directions.get(direction, {}), scores, f"{direction}  "))
@@ -241,9 +241,7 @@ def format_scores(result: SplitScores) -> str:
     return "\n".join(lines)
 
 
-def _comparison(
-    scores: dict[str, Score], baseline: dict[str, Score], label: str, num_sentences: int = FEWEST_SENTENCES
-) -> Iterator[str]:
+def _comparison(scores: dict[str, Score], baseline: dict[str, Score], label: str = "") -> Iterator[str]:
     """For each metric, the score of the baseline, and whether the difference is an improvement and significant."""
     for name in [name for name in baseline if name in scores]:
         ours, theirs = scores[name].score, baseline[name].score
@@ -253,7 +251,6 @@ def _comparison(
         line = f"  {label}{METRICS[name]:<7}{theirs:6.2f}  difference {ours - theirs:+.2f}{direction}"
         if p_value is not None:
             line += f", p = {p_value:.3f}: {'significant' if p_value < 0.05 else 'not significant'}"
-            line += f" for {num_sentences:,} sentences, which are few" if num_sentences < FEWEST_SENTENCES else ""
         yield line
 
 

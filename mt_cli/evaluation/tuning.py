@@ -270,10 +270,6 @@ def tune_at_end(
     seconds = max(limits.least_seconds, limits.share_of_time * time_of_run.training_seconds)
     seconds = min(seconds, max(0.0, time_of_run.seconds_left))
     later = f"mt tune-decoding --run {directory.path}"
-    if seconds < limits.fewest_searches * limits.fewest_pairs * time_of_run.seconds_per_pair:
-        return say(
-            f"note: {clock(seconds)} are left, too few to tune the search (training.tune_decoding); now: {later}"
-        )
     if time_of_run.seconds_per_pair:
         affordable = int(seconds / (limits.fewest_searches * time_of_run.seconds_per_pair))
         number = min(number, max(limits.fewest_pairs, affordable))
