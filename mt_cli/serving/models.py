@@ -56,9 +56,15 @@ class Source:
     checkpoint: str | None = None
 
     def load(self, name: str) -> ServedModel:
-        """Load the model; raises the errors of `Translator.load`."""
-        options = {"num_threads": self.num_threads, "engine": self.engine, "checkpoint": self.checkpoint}
-        translator = Translator.load(self.path, self.device, self.precision, **options)  # type: ignore[arg-type]
+        """Load the model; raises the errors of `Translator.load`.
+
+        OpenMP gives each thread that computes helpers of its own. If there are more helpers than cores, they sleep
+        between operations, and a search takes three times as long. So only the thread of the scheduler may keep some,
+        and models are loaded in threads that end.
+        """
+        arguments = self.path, self.device, self.precision, self.checkpoint, self.num_threads
+        with ThreadPoolExecutor(1) as loading:
+            translator = loading.submit(Translator.load, *arguments, engine=self.engine).result()
         translator = replace(translator, quality=read_quality(self.path, self.engine, self.checkpoint))
         keep_memory()
         run = RunSummary.read(self.path) if self.engine == "mt" else None
@@ -82,16 +88,6 @@ class ServedModel:
     """Scores on the test sets of the run; none before it is finished, and of an export."""
     updated_at: datetime
     """Time at which the weights were written."""
-
-
-def _loaded(source: Source, name: str) -> ServedModel:
-    """Load a model in a thread that ends with it.
-
-    OpenMP gives each thread that computes helpers of its own. If there are more helpers than cores, they sleep between
-    operations, and a search takes three times as long. So only the thread of the scheduler may keep some.
-    """
-    with ThreadPoolExecutor(1) as loading:
-        return loading.submit(source.load, name).result()
 
 
 def tag_of_direction(tagging: Tagging, direction: Direction) -> str | None:
@@ -153,7 +149,7 @@ class Models:
         for source in sources:
             base, taken = real_path(source.path).name, {model.name for model in models}
             names = (base if number == 1 else f"{base}-{number}" for number in count(1))
-            models.append(_loaded(source, next(name for name in names if name not in taken)))
+            models.append(source.load(next(name for name in names if name not in taken)))
         return cls(tuple(models))
 
     def read_glossaries(self, paths: Sequence[Path]) -> dict[Direction, Glossary]:
