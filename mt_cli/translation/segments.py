@@ -102,20 +102,14 @@ class SegmentEngine:
         An engine that does not compute the attention with the scores is asked for it, `with_attention` or without
         scores.
         """
-
-        def decode(rows: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
-            if not with_scores:
-                return [ForcedDecoding([], weights) for weights in self.engine.attend(rows)]
-            decoded = self.engine.force_decode(rows)
-            if with_attention and any(forced.attention is None for forced in decoded):
-                both = zip(decoded, self.engine.attend(rows), strict=True)
-                return [ForcedDecoding(forced.log_probs, weights) for forced, weights in both]
-            return decoded
-
         first_ids = self.tokenizers[0].first_target_ids([text for text, _, _ in pairs])
         for start in range(0, len(pairs), _PAIRS_FORCED_AT_ONCE):
             rows = range(start, min(start + _PAIRS_FORCED_AT_ONCE, len(pairs)))
-            decoded = decode([(pairs[row][1], [*first_ids[row], *pairs[row][2]]) for row in rows])
+            ids = [(pairs[row][1], [*first_ids[row], *pairs[row][2]]) for row in rows]
+            decoded = self.engine.force_decode(ids) if with_scores else [ForcedDecoding([], None)] * len(ids)
+            if (with_attention or not with_scores) and any(forced.attention is None for forced in decoded):
+                both = zip(decoded, self.engine.attend(ids), strict=True)
+                decoded = [ForcedDecoding(forced.log_probs, weights) for forced, weights in both]
             yield from (forced.without_first(len(first_ids[row])) for row, forced in zip(rows, decoded, strict=True))
 
     def force_decode_best(self, lines: Sequence[Translation], **options: bool) -> Iterator[ForcedDecoding]:
