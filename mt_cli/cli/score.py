@@ -44,10 +44,8 @@ def score(
 
     More: docs/translating.md
     """
-    if (source is None) != (target is None) or bool(texts) == (source is not None):
-        raise InputError("give a sentence and its translation, or two files with --source and --target")
-    if texts and len(texts) != 2:
-        raise InputError(f"give a sentence and its translation, in quotation marks; number of arguments: {len(texts)}")
+    if (source is None) != (target is None) or len(texts or ()) != (2 if source is None else 0):
+        raise InputError("give a sentence and its translation, in quotation marks, or --source and --target")
     if texts:
         check_no_files(texts, f"score its lines with --source {texts[0]} --target {texts[1]}")
     files = [path for path in (source, target) if path]
