@@ -73,11 +73,6 @@ class Segment:
         """A segment that the model does not read: its text is its translation."""
         return cls("", [], None, start, glue, (TextHypothesis(text, Hypothesis([], 0.0)),), ProtectedText(text))
 
-    @property
-    def unknown_words(self) -> tuple[str, ...]:
-        """Words of the segment that are not in the vocabulary."""
-        return unknown_words(self.tokenizer, self.text, self.ids) if self.tokenizer else ()
-
     def restored(self, rank: int = 0) -> Restored:
         """Text of a translation with the protected spans of the segment."""
         return self.protected.restore(self.hypotheses[rank].text) if self.text else Restored(self.protected.original)
@@ -165,7 +160,8 @@ class Translation:
     @property
     def unknown_words(self) -> tuple[str, ...]:
         """Words of the line that are not in the vocabulary of the source."""
-        return tuple(word for segment in self.segments for word in segment.unknown_words)
+        words = (unknown_words(segment.tokenizer, segment.text, segment.ids) for segment in self.segments)
+        return tuple(chain.from_iterable(words))
 
     @property
     def searched(self) -> list[Segment]:
@@ -355,9 +351,9 @@ class LineSplitter(NamedTuple):
         )
 
 
-def unknown_words(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> tuple[str, ...]:
+def unknown_words(tokenizer: Tokenizer | None, text: str, ids: Sequence[int]) -> tuple[str, ...]:
     """Words of a text that are not in the vocabulary, from its ids; signs such as `$` are no words."""
-    if UNK_ID not in ids:
+    if tokenizer is None or UNK_ID not in ids:
         return ()
     spans = zip(ids, tokenizer.spans(text), strict=True)
     unknown = (text[start:end].strip() for index, (start, end) in spans if index == UNK_ID)
