@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -42,8 +42,6 @@ class EvaluationSet:
     """Direction of each pair; empty for pairs in files."""
     skipped: Sequence[BlankRow] = ()
     """Rows that are not scored, because a side is blank."""
-    fingerprints: Mapping[str, str] = field(default_factory=dict)
-    """Fingerprints of all corpora of the run, if the pairs are held out from `train`."""
 
     def into(self, target: str) -> EvaluationSet:
         """Only the pairs into a target language, with the language in the name; pairs from files stay as they are."""
@@ -65,22 +63,13 @@ class EvaluationSet:
         """Copy with a tag before the sources; raises InputError if the model needs a tag and none is chosen."""
         return replace(self, pairs=[(tagged_text(source, tagging, tag), target) for source, target in self.pairs])
 
-    def note_on_changed_text(self, run: Path) -> str | None:
-        """Note if the pairs are held out from a text that has changed since the run was trained."""
-        state = RunDirectory(run).best_state() if self.fingerprints else None
-        before = {
-            key: value for key, value in (state.fingerprints if state else {}).items() if key.startswith("corpus.")
-        }
-        if not before or before == self.fingerprints:
-            return None
-        return (
-            "corpus.train has changed since this run was trained, so other pairs may be held out for valid; for scores "
-            "that can be compared, name a test set with --source and --reference"
-        )
 
+def read_split(directory: RunDirectory, split: str | None, cache: Cache) -> EvaluationSet:
+    """Read the corpus of a run with the name `split`; None means `test`, or `valid` if there is no `test`.
 
-def read_split(config: Config, split: str | None, cache: Cache) -> EvaluationSet:
-    """Read the corpus of a config with the name `split`; None means `test`, or `valid` if there is no `test`."""
+    Prints a note if the pairs are held out from a text that has changed since the run was trained.
+    """
+    config = directory.config()
     if is_imported(config):
         raise InputError(f"{config.name} was imported, so its corpora are not known; mt evaluate --source --reference")
     corpus = config.corpus
@@ -89,16 +78,20 @@ def read_split(config: Config, split: str | None, cache: Cache) -> EvaluationSet
     if sets.get(split) is None:
         names = ", ".join(name for name, value in sets.items() if value is not None)
         raise InputError(f"--split {split}: this run's config has no such corpus, only {names}")
-    fingerprints = dict[str, str]()
     if split == "valid" and corpus.held_out(config.training.seed):
-        corpora = read(config, cache)
-        pairs, fingerprints = corpora[split], fingerprints_of(corpora, config)
+        corpora, state = read(config, cache), directory.best_state()
+        pairs, known = corpora[split], state.fingerprints if state else {}
+        if known and any(known.get(key) != digest for key, digest in fingerprints_of(corpora, config).items()):
+            say(
+                "note: corpus.train has changed since this run was trained, so other pairs may be held out for valid; "
+                "for scores that can be compared, name a test set with --source and --reference"
+            )
     else:
         with TemporaryDirectory(prefix="mt-") as folder:  # The files stay open.
             pairs = read_corpora(corpus, config.training.seed, Cache(Path(folder)), only=split)[split]
         for note in dict.fromkeys(note for part in pairs.parts for note in part.notes):
             say(f"note: {note}")
-    return EvaluationSet(split, pairs.pairs, pairs.languages, pairs.blank_rows(), fingerprints)
+    return EvaluationSet(split, pairs.pairs, pairs.languages, pairs.blank_rows())
 
 
 def read_files(source: Path, reference: Path, as_lines: bool) -> EvaluationSet:
@@ -153,8 +146,6 @@ def evaluate_system(
 
     `against` is the baseline: a run, which `load` loads, or a file of translations. `comet` computes one more score.
     """
-    if note := test_set.note_on_changed_text(system.paths[0]):
-        say(f"note: {note}")
     pairs, languages, skipped = test_set.pairs, test_set.languages, test_set.skipped
     unknown = UnknownWords()
     words_of_sources = system.translator.unknown_words([source for source, _ in pairs])
@@ -189,9 +180,9 @@ def compare_finished(run: Path, other: Path, cache: Cache) -> Baseline:
 
     Raises InputError if a run has not finished, the test sets differ, or the translations are not those of its report.
     """
-    config = RunDirectory(run).config()
-    test_set = read_split(config, None, cache)
-    scorer = scorer_of(config, test_set.name)
+    directory = RunDirectory(run)
+    test_set = read_split(directory, None, cache)
+    scorer = scorer_of(directory.config(), test_set.name)
     references = [target for _, target in test_set.pairs]
     systems = []
     for path in (run, other):
