@@ -71,11 +71,6 @@ class Scheduler:
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._thread.start()
 
-    @property
-    def num_waiting_tokens(self) -> int:
-        with self._condition:
-            return sum(call.lengths[row] for call in self._calls for row in call.pending)
-
     def cancel(self, ticket: Ticket) -> None:
         """Drop the calls of a request and raise RequestCancelled in the thread that waits for them."""
         with self._condition:

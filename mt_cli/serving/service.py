@@ -91,8 +91,6 @@ class Service:
         self.num_running = 0
         self.documents = Documents()
         self.metrics.show("mt_requests_running", "Requests that are worked on or wait.", lambda: self.num_running)
-        waiting = "Source tokens of sentences that wait."
-        self.metrics.show("mt_waiting_source_tokens", waiting, lambda: self.scheduler.num_waiting_tokens)
         for model in self.models.models:
             for pair in self.models.directions_of(model):
                 self.metrics.models.labels(model.name, *pair, model.source.engine).set(1)

@@ -48,7 +48,7 @@ def work(pool):
     """Work whose scheduler computes a first call until the gate opens, so that the next calls wait."""
     work = Work(pool)
     work.first = work.submit(["first"])
-    wait_for(lambda: not work.scheduler.num_waiting_tokens)
+    wait_for(lambda: not any(call.pending for call in work.scheduler._calls))
     yield work
     work.gate.set()
     work.scheduler.stop()
