@@ -96,9 +96,7 @@ def evaluate(
 
 
 def _check_test_set(split: str | None, source: Path | None, reference: Path | None, engine: str) -> None:
-    if (source is None) != (reference is None):
-        raise InputError("--source and --reference go together")
-    if source is not None and split is not None:
-        raise InputError("give --split, or --source and --reference, not both")
+    if (source is None) != (reference is None) or (source is not None and split is not None):
+        raise InputError("give both --source and --reference, or --split")
     if engine != "mt" and source is None:
         raise InputError(f"--engine {engine}: an exported model has no corpora; give --source and --reference")

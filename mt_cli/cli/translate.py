@@ -123,8 +123,6 @@ def translate(
         search |= _direction(translator, to, terms)
         language = _source_language(translator, search)
         translator = to_read.prepared(translator, paths, engine, checkpoint, as_json, lines, language)
-        if prefix and group.rank == 0:
-            _note_unknown_prefix(translator, prefix)
         has_bar = bool(output_file) or not sys.stdout.isatty()
         is_typed = input_file is None and not sentences and sys.stdin.isatty()
         if is_typed:
@@ -147,15 +145,6 @@ def _direction(translator: Translator, to: str | None, terms: list[Path] | None)
 
 def _source_language(translator: Translator, search: Mapping[str, Any]) -> str:
     return translator.tagging.direction(search["tag"], translator.languages)[0]
-
-
-def _note_unknown_prefix(translator: Translator, prefix: str) -> None:
-    """Print the words of a prefix that are not in the vocabulary."""
-    from mt_cli.translation.stream import unknown_words_note
-
-    (words,) = translator.unknown_words([prefix], is_target=True)
-    if words:
-        say(f"note: --prefix: {unknown_words_note(words)}")
 
 
 def _is_of_documents(path: Path) -> bool:
