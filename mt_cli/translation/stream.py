@@ -111,9 +111,12 @@ def unknown_words_note(words: Sequence[str]) -> str:
     return f"not in the vocabulary: {', '.join(f'{word:.{_LONGEST_WORD}}' for word in dict.fromkeys(words))}"
 
 
-def notices_on(line: Translation) -> list[str]:
+def notices_on(line: Translation) -> Iterator[str]:
     """Notices on a translation that do not depend on its marks or the vocabulary, as text."""
-    return [_NOTICES[name] for name in _problems_of(line) if name in ("long", "loop")]
+    if line.is_too_long:
+        yield _NOTICES["long"]
+    if repeats_itself(line.plain, line.text):
+        yield _NOTICES["loop"]
 
 
 class TranslatedLine(NamedTuple):
