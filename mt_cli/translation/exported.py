@@ -35,19 +35,13 @@ class Description(BaseModel):
     target_language: str
     tags: tuple[str, ...]
     default_tag: str | None
-    """Tag of sentences without a tag."""
     is_tag_required: bool = False
-    """True if every training sentence had a tag."""
     languages_of_tags: dict[str, str] = {}
-    """Target languages of tags that do not name a language."""
     is_one_way: bool = False
-    """True if other directions than the default one only serve its training."""
+    """These values and `tags` are those of `Tagging`; the next three, of `Translator`."""
     max_tokens: int = Field(ge=1, le=2**31)
-    """Number of tokens of the longest training source."""
     most_tokens: int = Field(ge=1, le=2**31)
-    """`corpus.max_tokens`, the limit for a source."""
     sentences_seen: SentencesSeen | None = None
-    """Fractions of training sources with several sentences; None if unknown."""
     protect: tuple[str, ...] = ()
     protect_patterns: tuple[str, ...] = ()
     """`corpus.protect` and `corpus.protect_patterns`, the spans that become reserved entries."""
