@@ -43,7 +43,6 @@ class Score(BaseModel, extra="allow"):
     confidence_95: FiniteFloat | None = None
     """Half the width of the 95 % confidence interval."""
     lower_is_better: bool = False
-    """True if the metric counts errors."""
     p_value: FiniteFloat | None = None
     """p-value of the difference from another system."""
 
@@ -270,7 +269,6 @@ class TermScores(BaseModel):
     """Shares of the terms in the sources of a test set, 0-100."""
 
     num_found: int
-    """Number of terms in the sources."""
     used: FiniteFloat
     """Terms whose translation is as in the glossary."""
     inflected: FiniteFloat

@@ -54,7 +54,6 @@ _CLOSED_REQUEST = 499
 
 
 def application(service: Service) -> Starlette:
-    """Application that answers with a service."""
     middleware = [Middleware(_Gate, service=service)]
     if "*" not in service.allowed_hosts:
         middleware.append(Middleware(TrustedHostMiddleware, allowed_hosts=service.allowed_hosts, www_redirect=False))

@@ -37,7 +37,6 @@ from mt_cli.translation.drafts import SPANS_LOST
 from mt_cli.translation.texts import TextTranslation
 
 SUFFIXES = (".txt", *READERS)
-"""Suffixes of files that can be translated."""
 _ARCHIVES = (".docx", ".odt")
 _ENTRY = b"PK\1\2"
 """First bytes of each entry of an archive's table of contents."""

@@ -46,7 +46,6 @@ class Limits:
     """Limits on what a client can ask for."""
 
     max_characters: int = 20_000
-    """Characters of the texts of a request."""
     max_texts: int = 1_000
     max_alternatives: int = 10
     max_file_bytes: int = MAX_BYTES

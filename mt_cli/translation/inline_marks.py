@@ -101,7 +101,6 @@ _ELEMENTS = frozenset(_ELEMENT_NAMES.split())
 """Elements of HTML and WebVTT whose start tags are tags even where their end tags are missing, or in another text."""
 
 _MOST_CACHED = 64
-"""Number of texts whose marks are kept in memory."""
 _DEEPEST = 20
 """Number of open marks of emphasis among which the partner of a mark is searched for."""
 _MAY_HAVE_MARKS = re.compile(r"[<&%{}$@#\[\]\\`*_~]|:[\w/]|www\.")
@@ -161,7 +160,6 @@ class InlineMarks:
         return [mark for mark in marks if not (mark[2].is_placeholder and _is_inside(mark, spans))]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Start and end of each mark."""
         return [(start, end) for start, end, _ in self._marks(text)]
 
     def kept_spans(self, text: str) -> list[tuple[int, int]]:

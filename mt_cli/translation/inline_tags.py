@@ -86,7 +86,6 @@ class TaggedText:
 
     @property
     def has_text(self) -> bool:
-        """Whether there is anything to translate."""
         return any(isinstance(piece, str) and piece.strip() for piece in self.pieces)
 
     @cached_property
@@ -198,7 +197,6 @@ class TaggedText:
 
 
 def raw_of(piece: Piece) -> str:
-    """Text, or content of a tag."""
     return piece if isinstance(piece, str) else piece.raw
 
 

@@ -82,9 +82,7 @@ class MarkedTexts(NamedTuple):
     """Translations with the marks of a line that the model does not protect."""
 
     texts: Sequence[str]
-    """Text of each hypothesis."""
     lost: Sequence[tuple[str, ...]]
-    """Marks that each text lacks."""
     is_guess: bool
     """True if no word tells where a mark of the best translation belongs."""
 
@@ -200,7 +198,6 @@ class _Part(NamedTuple):
     """Part of a line, of which one or several segments are made."""
 
     line: ProtectedText
-    """The whole line."""
     before: str
     """Tag before each segment, and a space."""
     body: str

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from mt_cli.translation.translator import Translator
 
 _FIRST_BLOCK, LARGEST_BLOCK, LARGEST_BLOCK_OF_A_GPU = 32, 2048, 16_384
-"""Lines of a block."""
 _GROWTH = 4
 """Lines of a block by those of the block before it, up to the largest."""
 _MOST_NAMED, _LONGEST_WORD = 5, 60
