@@ -61,8 +61,8 @@ class Scheduler:
     one, but not longer than a quarter of the time of that one, and at most 0.2 seconds.
     """
 
-    def __init__(self, on_batch: Callable[[int, int, float], object] | None = None):
-        self._on_batch = on_batch or (lambda num_rows, num_tokens, seconds: None)
+    def __init__(self, on_batch: Callable[[int, int, float], object] = lambda *batch: None) -> None:
+        self._on_batch = on_batch
         self._calls: list[_Call] = []
         self._condition = threading.Condition()
         self._waits_until = 0.0
@@ -97,7 +97,6 @@ class Scheduler:
         batch_tokens: int,
     ) -> list[Any]:
         """Wait for the result of each row. Raises RequestCancelled, and errors of `compute`."""
-        ticket.check()
         if not rows:
             return []
         call = _Call(ticket, key, compute, rows, lengths, batch_tokens)
