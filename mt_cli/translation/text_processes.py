@@ -52,9 +52,15 @@ class TextProcesses:
             return self._work(lines)
         pipe = self._free.get()
         try:
-            if pipe is None:
-                pipe = self._started()
-            return self._translated(pipe, lines)
+            pipe = pipe or self._started()
+            _send(pipe, lines)
+            while True:
+                name, value = pickle.loads(pipe.recv_bytes())
+                if name == "failed":
+                    raise value
+                if name == "done":
+                    return value  # type: ignore[no-any-return]
+                _send(pipe, getattr(self._work.translator.engine, name)(*value))
         finally:
             self._free.put(pipe)
 
@@ -65,17 +71,6 @@ class TextProcesses:
         _CONTEXT.Process(target=_serve, args=(theirs, work), daemon=True).start()
         theirs.close()
         return ours
-
-    def _translated(self, pipe: Connection, lines: Sequence[str]) -> list[TranslatedLine]:
-        _send(pipe, lines)
-        while True:
-            name, value = pickle.loads(pipe.recv_bytes())
-            if name == "done":
-                lines_done: list[TranslatedLine] = value
-                return lines_done
-            if name == "failed":
-                raise value
-            _send(pipe, getattr(self._work.translator.engine, name)(*value))
 
 
 def _ask(pipe: Connection, method: str, *arguments: Any) -> Any:
