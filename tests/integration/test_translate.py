@@ -88,7 +88,6 @@ def test_unknown_words_are_named_with_their_lines(mt, trained, write):
     write("a.it", ["ONE TWO.", "ONE OKAPI."])
     for command, expected in (
         (("translate", "--input", "a.en"), ["line 2: not in the vocabulary: zebra"]),
-        (("translate", "--prefix", "OKAPI", "one two."), ["--prefix: not in the vocabulary: OKAPI"]),
         (("score", "--source", "a.en", "--target", "a.it"), ["line 2: not in the vocabulary: zebra, OKAPI"]),
         (("evaluate", "--source", "a.en", "--reference", "a.it"), ["line 2: not in the vocabulary: zebra"]),
     ):
