@@ -26,7 +26,6 @@ from mt_cli.evaluation.results import read_report
 from mt_cli.evaluation.scores import Score, Scorer, TermScores, score_directions, scorer_of
 from mt_cli.runtime.console import say
 from mt_cli.runtime.files import real_path
-from mt_cli.translation.stream import UnknownWords
 from mt_cli.translation.translator import Translator
 
 _FILES_KEY = "--source and --reference"
@@ -147,11 +146,6 @@ def evaluate_system(
     `against` is the baseline: a run, which `load` loads, or a file of translations. `comet` computes one more score.
     """
     pairs, languages, skipped = test_set.pairs, test_set.languages, test_set.skipped
-    unknown = UnknownWords()
-    words_of_sources = system.translator.unknown_words([source for source, _ in pairs])
-    for number, words in enumerate(words_of_sources, start=1):
-        unknown.add(f"{test_set.name}, line {number:,}", words)
-    unknown.say_number()
     scores, hypotheses = evaluate(system.translator, pairs, test_set.name, scorer, languages, skipped, **system.search)
     scores.run = system.name
     if system.checkpoint:

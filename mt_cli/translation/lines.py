@@ -157,9 +157,13 @@ class Translation:
 
     @property
     def unknown_words(self) -> tuple[str, ...]:
-        """Words of the line that are not in the vocabulary of the source."""
-        words = (unknown_words(segment.tokenizer, segment.text, segment.ids) for segment in self.segments)
-        return tuple(chain.from_iterable(words))
+        """Words of the line that are not in the vocabulary of the source; signs such as `$` are no words."""
+        words = list[str]()
+        for segment in self.segments:
+            if segment.tokenizer is not None and UNK_ID in segment.ids:
+                spans = zip(segment.ids, segment.tokenizer.spans(segment.text), strict=True)
+                words += (segment.text[start:end].strip() for index, (start, end) in spans if index == UNK_ID)
+        return tuple(filter(has_words, words))
 
     @property
     def searched(self) -> list[Segment]:
@@ -346,12 +350,3 @@ class LineSplitter(NamedTuple):
             part._replace(body=body[:end], glue=glue, sentences=halves[0]),
             part._replace(body=body[next_start:], start=part.start + next_start, sentences=halves[1]),
         )
-
-
-def unknown_words(tokenizer: Tokenizer | None, text: str, ids: Sequence[int]) -> tuple[str, ...]:
-    """Words of a text that are not in the vocabulary, from its ids; signs such as `$` are no words."""
-    if tokenizer is None or UNK_ID not in ids:
-        return ()
-    spans = zip(ids, tokenizer.spans(text), strict=True)
-    unknown = (text[start:end].strip() for index, (start, end) in spans if index == UNK_ID)
-    return tuple(filter(has_words, unknown))

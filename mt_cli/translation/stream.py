@@ -87,24 +87,6 @@ _NOTICES = {
 _STRICT = ("lost", "reordered", "term")
 
 
-class UnknownWords:
-    """Prints the unknown words of the first few texts."""
-
-    def __init__(self) -> None:
-        self._number = 0
-
-    def add(self, place: str, words: Sequence[str]) -> None:
-        """Record the unknown words of a text at a place, such as `line 3`."""
-        self._number += bool(words)
-        if words and self._number <= _MOST_NAMED:
-            say(f"note: {place}: {unknown_words_note(words)}")
-
-    def say_number(self) -> None:
-        """Print the number of texts, if not all of them were named."""
-        if self._number > _MOST_NAMED:
-            say(f"note: {self._number:,} lines had words that are not in the vocabulary")
-
-
 def unknown_words_note(words: Sequence[str]) -> str:
     """Note on the words of a text that are not in the vocabulary."""
     return f"not in the vocabulary: {', '.join(f'{word:.{_LONGEST_WORD}}' for word in dict.fromkeys(words))}"
@@ -190,7 +172,7 @@ class LineNotices:
 
     def __init__(self, is_strict: bool = False, quality: QualityModel | None = None, has_terms: bool = False) -> None:
         self._is_strict, self._quality, self._has_terms = is_strict, quality, has_terms
-        self._num_lines, self._unknown_words = 0, UnknownWords()
+        self._num_lines = self._num_with_unknown_words = 0
         self._lines: dict[str, list[str]] = {name: [] for name in _NOTICES}
         """The first lines with each problem, by number."""
         self._counts, self._term_counts, self._estimates = Counter[str](), Counter[str](), Counter[str]()
@@ -206,11 +188,13 @@ class LineNotices:
                 self._lines[name].append(f"{self._num_lines:,}{note}")
         self._term_counts.update(line.term_counts)
         self._estimates.update(line.estimates)
-        if line.unknown_words:
-            self._unknown_words.add(f"line {self._num_lines:,}", line.unknown_words)
+        self._num_with_unknown_words += bool(line.unknown_words)
+        if line.unknown_words and self._num_with_unknown_words <= _MOST_NAMED:
+            say(f"note: line {self._num_lines:,}: {unknown_words_note(line.unknown_words)}")
 
     def __exit__(self, *error: object) -> None:
-        self._unknown_words.say_number()
+        if self._num_with_unknown_words > _MOST_NAMED:
+            say(f"note: {self._num_with_unknown_words:,} lines had words that are not in the vocabulary")
         if self._quality is not None and self._estimates:
             say(self._quality.describe(self._estimates))
         if self._has_terms:

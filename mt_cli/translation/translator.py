@@ -37,7 +37,7 @@ from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.drafts import translations_with_marks
 from mt_cli.translation.exported import Description, digest_of_export, load_exported
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks, may_have_marks
-from mt_cli.translation.lines import Alignment, LineSplitter, Translation, unknown_words
+from mt_cli.translation.lines import Alignment, LineSplitter, Translation
 from mt_cli.translation.quality import QualityModel
 from mt_cli.translation.segments import SegmentEngine, TextAndIds
 from mt_cli.translation.terms import with_terms
@@ -231,13 +231,6 @@ class Translator:
         decoded = self._segments.force_decode(list(zip(tagged, source_ids, target_ids, strict=True)))
         tokens = ([*self.target_tokenizer.tokens(ids), EOS] for ids in target_ids)
         return [PairScore(row, forced.log_probs) for row, forced in zip(tokens, decoded, strict=True)]
-
-    def unknown_words(self, texts: Sequence[str], is_target: bool = False) -> list[tuple[str, ...]]:
-        """Words of each text that are not in the vocabulary of the source, or of the target."""
-        tokenizer = self.tokenizers[is_target]
-        protected = [self.protection.protect(text).text for text in texts] if self.protection else texts
-        rows = zip(protected, tokenizer.encode(protected), strict=True)
-        return [unknown_words(tokenizer, text, ids) for text, ids in rows]
 
     def attentions(self, pairs: Sequence[TextAndIds]) -> Iterator[tuple[list[str], list[str], Tensor]]:
         """For each pair: tokens of both sides, and the TxS mean over layers and heads of the cross-attention."""

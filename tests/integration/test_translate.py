@@ -85,14 +85,8 @@ def test_segments_and_unknown_words_are_noted_once_a_file(mt, trained, write):
 
 def test_unknown_words_are_named_with_their_lines(mt, trained, write):
     write("a.en", ["one two.", "one zebra."])
-    write("a.it", ["ONE TWO.", "ONE OKAPI."])
-    for command, expected in (
-        (("translate", "--input", "a.en"), ["line 2: not in the vocabulary: zebra"]),
-        (("score", "--source", "a.en", "--target", "a.it"), ["line 2: not in the vocabulary: zebra, OKAPI"]),
-        (("evaluate", "--source", "a.en", "--reference", "a.it"), ["line 2: not in the vocabulary: zebra"]),
-    ):
-        status, _, err = mt(*command, "--run", trained)
-        assert status == 0 and all(note in err for note in expected), err
+    status, _, err = mt("translate", "--input", "a.en", "--run", trained)
+    assert status == 0 and "line 2: not in the vocabulary: zebra" in err
 
 
 def test_a_missing_best_checkpoint_is_noted_once(mt, trained, tmp_path, write):
