@@ -76,12 +76,12 @@ def serve(
     from mt_cli.config.loading import changed_section
     from mt_cli.corpus.corrections import check_corrections_file
     from mt_cli.serving.access import Keys, Rates, allowed_hosts, check_origins
-    from mt_cli.serving.models import Models, Source
+    from mt_cli.serving.models import Models
     from mt_cli.serving.service import Limits, Service
 
     names, origins, known_keys = allowed_hosts(host, allow_host or ()), check_origins(cors or ()), Keys.read(keys)
     search = options.search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)
-    sources = [Source(path, engine, device, precision, threads, checkpoint) for path in options.run_paths(run)]
+    paths, hardware = options.run_paths(run), {"device": device, "precision": precision, "num_threads": threads}
     limits = Limits(
         max_characters=max_characters,
         max_file_bytes=max_file_mb * 2**20,
@@ -95,8 +95,8 @@ def serve(
         check_corrections_file(corrections)
 
     def load() -> Service:
-        rates, models = Rates(requests_per_minute), Models.load(sources)
-        options.note_little_learned(source.path for source in sources)
+        rates, models = Rates(requests_per_minute), Models.load(paths, engine, checkpoint, **hardware)
+        options.note_little_learned(paths)
         gc.freeze()  # See `load_translator`; the request that is answered then would wait.
         for model in models.models:
             changed_section(model.translator.decoding, search)  # Unknown options are refused before requests come.

@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.corpora import CorpusConfig
@@ -44,43 +45,12 @@ class Direction(NamedTuple):
     target: str
 
 
-@dataclass(frozen=True)
-class Source:
-    """A model to serve: its folder, and how it is loaded."""
-
-    path: Path
-    engine: str = "mt"
-    device: str = "auto"
-    precision: str = "auto"
-    num_threads: int | None = None
-    checkpoint: str | None = None
-
-    def load(self, name: str) -> ServedModel:
-        """Load the model; raises the errors of `Translator.load`.
-
-        OpenMP gives each thread that computes helpers of its own. If there are more helpers than cores, they sleep
-        between operations, and a search takes three times as long. So only the thread of the scheduler may keep some,
-        and models are loaded in threads that end.
-        """
-        arguments = self.path, self.device, self.precision, self.checkpoint, self.num_threads
-        with ThreadPoolExecutor(1) as loading:
-            translator = loading.submit(Translator.load, *arguments, engine=self.engine).result()
-        translator = replace(translator, quality=read_quality(self.path, self.engine, self.checkpoint))
-        keep_memory()
-        run = RunSummary.read(self.path) if self.engine == "mt" else None
-        pairs = _directions(translator, run.config.corpus if run else None)
-        weights = RunDirectory(self.path).path_of(self.checkpoint) if run else self.path / DESCRIPTION
-        updated_at = datetime.fromtimestamp(weights.stat().st_mtime, UTC)
-        tests = run.report.tests if run and run.report else ()
-        return ServedModel(name, self, translator, pairs, tests, updated_at)
-
-
 @dataclass(frozen=True, eq=False)
 class ServedModel:
     """A loaded model."""
 
     name: str
-    source: Source
+    engine: str
     translator: Translator
     directions: tuple[Direction, ...]
     """With the codes of the run."""
@@ -88,6 +58,25 @@ class ServedModel:
     """Scores on the test sets of the run; none before it is finished, and of an export."""
     updated_at: datetime
     """Time at which the weights were written."""
+
+
+def _loaded(name: str, path: Path, engine: str, checkpoint: str | None, **options: Any) -> ServedModel:
+    """Load a model; see `Translator.load`.
+
+    OpenMP gives each thread that computes helpers of its own. If there are more helpers than cores, they sleep between
+    operations, and a search takes three times as long. So only the thread of the scheduler may keep some, and models
+    are loaded in threads that end.
+    """
+    with ThreadPoolExecutor(1) as loading:
+        load = partial(Translator.load, path, engine=engine, checkpoint=checkpoint, **options)
+        translator = loading.submit(load).result()
+    translator = replace(translator, quality=read_quality(path, engine, checkpoint))
+    keep_memory()
+    run = RunSummary.read(path) if engine == "mt" else None
+    pairs = _directions(translator, run.config.corpus if run else None)
+    weights = RunDirectory(path).path_of(checkpoint) if run else path / DESCRIPTION
+    updated_at = datetime.fromtimestamp(weights.stat().st_mtime, UTC)
+    return ServedModel(name, engine, translator, pairs, run.report.tests if run and run.report else (), updated_at)
 
 
 def tag_of_direction(tagging: Tagging, direction: Direction) -> str | None:
@@ -143,13 +132,14 @@ class Models:
         self.codes = _client_codes(code for model in self.models for pair in model.directions for code in pair)
 
     @classmethod
-    def load(cls, sources: Sequence[Source]) -> Models:
-        """Load all models; a second model with the same name gets a number."""
+    def load(cls, paths: Sequence[Path], engine: str = "mt", checkpoint: str | None = None, **options: Any) -> Models:
+        """Load all models with options of `Translator.load`; a second one with the same name gets a number."""
         models: list[ServedModel] = []
-        for source in sources:
-            base, taken = real_path(source.path).name, {model.name for model in models}
+        for path in paths:
+            base, taken = real_path(path).name, {model.name for model in models}
             names = (base if number == 1 else f"{base}-{number}" for number in count(1))
-            models.append(source.load(next(name for name in names if name not in taken)))
+            name = next(name for name in names if name not in taken)
+            models.append(_loaded(name, path, engine, checkpoint, **options))
         return cls(tuple(models))
 
     def read_glossaries(self, paths: Sequence[Path]) -> dict[Direction, Glossary]:

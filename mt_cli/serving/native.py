@@ -52,7 +52,7 @@ def _description(service: Service, model: ServedModel) -> dict[str, Any]:
     directions = service.models.directions_of(model)
     return {
         "name": model.name,
-        "engine": model.source.engine,
+        "engine": model.engine,
         "directions": [direction._asdict() for direction in directions],
         "terms": model.translator.takes_terms,
         "updated_at": model.updated_at.isoformat(timespec="seconds").replace("+00:00", "Z"),

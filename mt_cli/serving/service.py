@@ -92,7 +92,7 @@ class Service:
         self.metrics.show("mt_requests_running", "Requests that are worked on or wait.", lambda: self.num_running)
         for model in self.models.models:
             for pair in self.models.directions_of(model):
-                self.metrics.models.labels(model.name, *pair, model.source.engine).set(1)
+                self.metrics.models.labels(model.name, *pair, model.engine).set(1)
 
     def prepare(self) -> None:
         """Let threads take short turns, and load what detects languages and what starts processes in the background."""

@@ -3,13 +3,12 @@
 import math
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from mt_cli.config.tags import Tagging, direction_of
 from mt_cli.corpus.protected_text import UNPROTECTED
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.evaluation.evaluate import SplitScores
-from mt_cli.serving.models import Direction, Models, ServedModel, Source
+from mt_cli.serving.models import Direction, Models, ServedModel
 from mt_cli.translation.lines import Segment, TextHypothesis, Translation
 from mt_cli.translation.sentences import units
 from mt_cli.translation.token_details import Details
@@ -92,7 +91,7 @@ def known_models():
         tuple(
             ServedModel(
                 name,
-                Source(Path(name)),
+                "mt",
                 KnownSentences(Tagging(tuple(f"<{source}>{target}>" for source, target in directions)), directions[0]),
                 tuple(Direction(*pair) for pair in directions),
                 [SplitScores(split="test", num_sentences=count, **values)],
@@ -121,4 +120,4 @@ class Obeying(KnownSentences):
 def obeying_models(*directions, takes_terms=True):
     translator = Obeying(Tagging(()), directions[0], takes_terms=takes_terms)
     pairs = tuple(Direction(*pair) for pair in directions)
-    return Models((ServedModel("m", Source("m"), translator, pairs, (), _UPDATED_AT),))
+    return Models((ServedModel("m", "mt", translator, pairs, (), _UPDATED_AT),))
