@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -37,12 +36,9 @@ _Written = tuple[Sequence[str], list[TranslatedLine]]
 
 
 def can_resume(path: Path, outputs: Iterable[Output]) -> bool:
-    """True if the input and all outputs are files, and a record can be written beside each output."""
-    folders = [
-        output.path.parent if output.path and (output.path.is_file() or not output.path.exists()) else None
-        for output in outputs
-    ]
-    return path.is_file() and all(folder and os.access(folder, os.W_OK) for folder in folders)
+    """True if the input and all outputs are files."""
+    paths = (output.path for output in outputs)
+    return path.is_file() and all(output and (output.is_file() or not output.exists()) for output in paths)
 
 
 class FinishedBlock(NamedTuple):
