@@ -125,13 +125,6 @@ class System:
     def name(self) -> str:
         return " + ".join(real_path(path).name for path in self.paths)
 
-    def hypotheses_path(self, test_set: EvaluationSet) -> Path | None:
-        """File in the run directory for the translations of a test set; None if there is not one run."""
-        if self.config is None or len(self.paths) > 1:
-            return None
-        name = f"{test_set.name}.{self.checkpoint}" if self.checkpoint else test_set.name
-        return self.paths[0] / "hypotheses" / f"{name}.txt"
-
 
 def evaluate_system(
     system: System,
@@ -161,11 +154,13 @@ def evaluate_system(
         scores.against = compare(str(against), scorer, hypotheses, baseline, references, languages)
         if terms := system.search.get("terms"):
             scores.against.terms = TermScores.of(terms, pairs, baseline, system.translator.protection)
-    written = system.hypotheses_path(test_set)
-    if written is not None and against is not None and real_path(against) == real_path(written):
-        say(f"note: the new translations are not kept, because {written} is the baseline")
-    elif written is not None:
-        write_hypotheses(written, hypotheses)
+    if system.config is not None and len(system.paths) == 1:
+        name = f"{test_set.name}.{system.checkpoint}" if system.checkpoint else test_set.name
+        written = system.paths[0] / "hypotheses" / f"{name}.txt"
+        if against is not None and real_path(against) == real_path(written):
+            say(f"note: the new translations are not kept, because {written} is the baseline")
+        else:
+            write_hypotheses(written, hypotheses)
     return scores
 
 

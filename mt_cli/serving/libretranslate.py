@@ -18,7 +18,7 @@ from mt_cli.runtime.console import say
 from mt_cli.serving import bodies
 from mt_cli.serving.bodies import CorrectionBody, FileBody, KeyBody, LibreBody, LibreSuggestion, LibreText, parsed
 from mt_cli.serving.errors import Answer, RequestError
-from mt_cli.serving.files import SUFFIXES, FileStore, translate_file
+from mt_cli.serving.files import SUFFIXES, translate_file
 from mt_cli.serving.models import AUTO, Route, detection
 from mt_cli.serving.scheduling import Ticket
 from mt_cli.serving.service import Service, plain_text, read_texts, translations
@@ -153,7 +153,7 @@ async def save(service: Service, request: Request, body: CorrectionBody) -> None
 
 async def translate_upload(request: Request) -> Response:
     """Address of the translation of a file."""
-    service, store = service_of(request), _store_of(request)
+    service, store = service_of(request), request.app.state.files
     limits = service.limits
     if bodies.media_type(request) != "multipart/form-data":
         raise RequestError("send a form with a file (Content-Type: multipart/form-data)", 415)
@@ -167,7 +167,7 @@ async def translate_upload(request: Request) -> Response:
 
 
 async def download(request: Request) -> Response:
-    path, name = _store_of(request).get(request.path_params["token"])
+    path, name = request.app.state.files.get(request.path_params["token"])
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
     return FileResponse(path, media_type="application/octet-stream", headers=headers)
 
@@ -175,11 +175,6 @@ async def download(request: Request) -> Response:
 def service_of(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
-
-
-def _store_of(request: Request) -> FileStore:
-    store: FileStore = request.app.state.files
-    return store
 
 
 async def content_of(request: Request, max_bytes: int = 0, seconds: float = 0.0) -> bytes | dict[str, Any]:
