@@ -27,8 +27,9 @@ def inspect(
 ) -> None:
     """Show parameters, or one translation.
 
-    Draws the positional encoding or, with a sentence, the attention of every head. If a picture of attention is pale
-    and its rows are alike, the model has not learned yet where to look.
+    Draws the positional encoding or, with a sentence, the attention of every head in greedy search, which may find
+    another translation than mt translate. If a picture of attention is pale and its rows are alike, the model has not
+    learned yet where to look.
 
     Examples:
         mt inspect --run runs/quickstart
@@ -55,11 +56,6 @@ def inspect(
         trace = inspection.trace_translation(translator, sentence, translator.target_tag(to))
         pictures = inspection.draw_attention(trace, _folder(path, output), suffix)
         show(trace.text, *inspection.choice_table(trace))
-        if (size := translator.decoding.beam_size) > 1:
-            say(
-                f"This is greedy search: at each step, the likeliest token that the options of the search allow. mt "
-                f"translate keeps {size} hypotheses (beam search) and may find another translation."
-            )
         if note := font_note([*trace.source_tokens, *trace.output_tokens]):
             say(f"mt: {note}")
     for picture in pictures:
