@@ -105,14 +105,10 @@ def load_exported(
     """Load a model that `mt export --format ctranslate2` wrote; `paths` has only its folder.
 
     Raises InputError if ctranslate2 is not installed, the folder has no such model, or a precision or checkpoint is
-    given, because an exported model has only one precision and one checkpoint.
+    given.
     """
-    if precision != "auto":
-        raise InputError("precision: an exported model has its own number format; see mt export --quantization")
-    if checkpoint is not None:
-        raise InputError("checkpoint: an exported model has one checkpoint only; use the engine mt")
-    if len(paths) > 1:
-        raise InputError("exported models cannot be an ensemble; use the engine mt, or one folder")
+    if precision != "auto" or checkpoint is not None or len(paths) > 1:
+        raise InputError("precision, checkpoint and ensemble are for the engine mt; an exported model has one of each")
     ctranslate2, folder = import_ctranslate2(), Path(paths[0])
     try:
         description = read_model(folder / DESCRIPTION, Description)
