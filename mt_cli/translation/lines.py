@@ -245,7 +245,7 @@ class LineSplitter(NamedTuple):
 
     @property
     def tokenizer(self) -> Tokenizer:
-        return self.translator.source_tokenizer
+        return self.translator.tokenizers[0]
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -259,14 +259,14 @@ class LineSplitter(NamedTuple):
 
     def _line(self, source: str, tag: str | None, split_sentences: bool | None) -> _Line:
         text = " ".join(source.split())
-        plain = untagged(text, self.translator.tags)
+        plain = untagged(text, self.translator.tagging.tags)
         if not has_letters(plain):
             if not self.tokenizer.cleaned(plain).strip():  # Also soft hyphens and zero-width characters alone.
                 return _Line(source, text, "")
             is_whole = plain == text and not {"\r", "\n"} & set(source)
             return _Line(source, text, source if is_whole else plain)
         text = " ".join(self.tokenizer.cleaned(text).split())
-        plain = untagged(text, self.translator.tags)
+        plain = untagged(text, self.translator.tagging.tags)
         protected = self._protected(source, plain)
         if protected.contents and not has_letters(protected.text):
             return _Line(source, text, protected.original)
@@ -284,7 +284,7 @@ class LineSplitter(NamedTuple):
             return ProtectedText(plain)
         first, *rest = source.split(maxsplit=1)
         body = self.translator.protection.protect(
-            (rest[0] if rest else "") if first in self.translator.tags else source
+            (rest[0] if rest else "") if first in self.translator.tagging.tags else source
         )
         contents = tuple(_LINE_END.sub(" ", content) for content in body.contents)
         return ProtectedText(" ".join(self.tokenizer.cleaned(body.text).split()), contents)
