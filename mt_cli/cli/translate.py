@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -100,10 +99,11 @@ def translate(
         translator = options.load_translator(paths, device, precision, engine, checkpoint, threads)
         options.note_little_learned(paths)
         translator = to_read.prepared(translator, paths, engine, checkpoint, is_json=False)
-        search |= _direction(translator, to, terms) | {"with_details": review is not None}
+        direction, language = _direction(translator, to, terms)
+        search |= direction | {"with_details": review is not None}
         from mt_cli.documents.translate import translate_documents
 
-        job_of_documents = _job_of_documents(translator, search, (column, keys), translate_all, to_read.share)
+        job_of_documents = _job_of_documents(translator, search, (column, keys), translate_all, to_read.share, language)
         return translate_documents(input_file, output, job_of_documents, strict)
 
     _check_sources(sentences, input_file, interactive, as_lines)
@@ -119,9 +119,8 @@ def translate(
         translator = options.load_translator(paths, device, precision, engine, checkpoint, threads, group)
         options.note_little_learned(paths)
         lines = input_lines(input_file, as_lines) if input_file is not None and input_file.is_file() else ()
-        search |= {"prefix": prefix, "num_best": n_best, "with_details": as_json or len(outputs) > 1}
-        search |= _direction(translator, to, terms)
-        language = _source_language(translator, search)
+        direction, language = _direction(translator, to, terms)
+        search |= {"prefix": prefix, "num_best": n_best, "with_details": as_json or len(outputs) > 1} | direction
         translator = to_read.prepared(translator, paths, engine, checkpoint, as_json, lines, language)
         has_bar = bool(output_file) or not sys.stdout.isatty()
         is_typed = input_file is None and not sentences and sys.stdin.isatty()
@@ -136,15 +135,12 @@ def translate(
         to_read.finish(group)
 
 
-def _direction(translator: Translator, to: str | None, terms: list[Path] | None) -> dict[str, Any]:
-    """Options of `translate_fully` for a target language and its glossaries."""
+def _direction(translator: Translator, to: str | None, terms: list[Path] | None) -> tuple[dict[str, Any], str]:
+    """Options of `translate_fully` for a target language and its glossaries, and the source language."""
     tag = translator.target_tag(to)
-    glossary = options.read_terms(terms, translator.tagging.direction(tag, translator.languages), translator)
-    return {"tag": tag} | ({"terms": glossary} if glossary else {})
-
-
-def _source_language(translator: Translator, search: Mapping[str, Any]) -> str:
-    return translator.tagging.direction(search["tag"], translator.languages)[0]
+    direction = translator.tagging.direction(tag, translator.languages)
+    glossary = options.read_terms(terms, direction, translator)
+    return {"tag": tag} | ({"terms": glossary} if glossary else {}), direction[0]
 
 
 def _is_of_documents(path: Path) -> bool:
@@ -172,6 +168,7 @@ def _job_of_documents(
     columns: tuple[str | None, str | None],
     translates_all: bool,
     share: float | None,
+    language: str,
 ) -> Job:
     from mt_cli.documents.document import Options
     from mt_cli.documents.translate import Job
@@ -181,8 +178,7 @@ def _job_of_documents(
     settings = options, translates_all, translator.decoding, share, translator.quality
     key = repr((translator.digest, sorted(search.items(), key=str), *settings))
     job = Job(translator, search, options, translates_all, key)
-    doubt_of = partial(other_language, _source_language(translator, search))
-    return job if share is None else replace(job, review=share, doubt_of=doubt_of)
+    return job if share is None else replace(job, review=share, doubt_of=partial(other_language, language))
 
 
 def _check_sources(sentences: list[str] | None, path: Path | None, interactive: bool, as_lines: bool) -> None:
