@@ -115,18 +115,16 @@ def _translations(
     split = [item for item in items if isinstance(item, TextTranslation)]
     if not is_text:
         return [{"text": item.text(), "lost_spans": item.lost_spans} for item in items]
-    sentences = described(split, job, body.alternatives, body.details)
+    sentences = described(split, job, body.details)
     return [{"text": item.text(), "sentences": of_text} for item, of_text in zip(split, sentences, strict=True)]
 
 
-def described(
-    texts: Sequence[TextTranslation], job: Job | None, num_alternatives: int, with_details: bool
-) -> list[list[dict[str, Any]]]:
-    """Sentences of each text, with up to `num_alternatives` other translations."""
+def described(texts: Sequence[TextTranslation], job: Job | None, with_details: bool) -> list[list[dict[str, Any]]]:
+    """Sentences of each text, with their other translations."""
     distinct = {
         row.text: draft for text in texts for row, draft in zip(text.source.sentences, text.drafts, strict=True)
     }
-    others = {source: _others(draft, num_alternatives) for source, draft in distinct.items()}
+    others = {source: _others(draft) for source, draft in distinct.items()}
     if with_details and job:
         items = iter(job.translator.add_details([item for rows in others.values() for _, item in rows]))
         others = {source: [(text, next(items)) for text, _ in rows] for source, rows in others.items()}
@@ -152,12 +150,12 @@ def described(
     ]
 
 
-def _others(draft: Draft, number: int) -> list[tuple[str, Translation]]:
-    """Up to `number` other translations of a sentence, best first, each with one hypothesis."""
+def _others(draft: Draft) -> list[tuple[str, Translation]]:
+    """Other translations of a sentence, best first, each with one hypothesis."""
     if draft.item is None:
         return []
     ranks = {text: draft.item.at_rank(rank) for rank, text in reversed([*enumerate(draft.others, start=1)])}
-    return [(text, ranks[text]) for text in dict.fromkeys(draft.others) if text != draft.text][:number]
+    return [(text, ranks[text]) for text in dict.fromkeys(draft.others) if text != draft.text]
 
 
 def _translation(source: str, draft: Draft, marks: InlineMarks) -> dict[str, Any]:
