@@ -57,7 +57,7 @@ def test_work_on_a_text_grows_with_its_length(service, unit):
     def work(text):
         route = service.choose("en", "de", None, text)
         items = translations(service.job(route, Ticket()), [text], Ticket())
-        described(items, service.job(route, Ticket()), 1, False)
+        described(items, service.job(route, Ticket()), False)
         service.rank_languages(text)
         parsed(LibreBody, {"q": text, "target": "de"})
 
