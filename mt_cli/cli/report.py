@@ -37,17 +37,18 @@ def report(
     from mt_cli.evaluation.results import RunSummary
     from mt_cli.exchange.destinations import describe_destinations
     from mt_cli.inspection.page import page_of
-    from mt_cli.runtime.files import write_output
+    from mt_cli.runtime.files import write_bytes, write_output
 
-    output = output or path / "report.html"
-    check_output(output)
+    page = output or path / "report.html"
+    check_output(page)
     paths = [path, *(against or [])]
     runs = [RunSummary.read(directory) for directory in paths]
     baselines = [_baseline(path, other) for other in paths[1:]]
     attention = None if against else _attention(path, runs[0].samples)
     text = page_of(runs, [describe_destinations(run.config) for run in runs], baselines, attention)
-    write_output(output, f"{text}\n".encode("utf-8", "backslashreplace"))
-    show(str(output))
+    write = write_output if output else write_bytes  # A link in a run, which may be a stranger's, is not followed.
+    write(page, f"{text}\n".encode("utf-8", "backslashreplace"))
+    show(str(page))
 
 
 def _baseline(run: Path, other: Path) -> Baseline | None:
