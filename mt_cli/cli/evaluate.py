@@ -9,17 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from mt_cli.cli import options
-from mt_cli.cli.options import (
-    RUNS,
-    File,
-    file_option,
-    load_translator,
-    option,
-    read_terms,
-    run_paths,
-    search_options,
-)
-from mt_cli.cli.streams import check_distinct, show
+from mt_cli.cli.options import RUNS, File, file_option, option
+from mt_cli.cli.streams import show
 from mt_cli.corpus.plain_text import check_plain_text
 from mt_cli.errors import InputError
 
@@ -66,43 +57,37 @@ def evaluate(
     More: docs/translating.md
     """
     _check_test_set(split, source, reference, engine)
-    search = search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)
+    search = options.search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)
     search |= {} if split_sentences is None else {"split_sentences": split_sentences}
     if against is not None and not against.exists():
         raise InputError(f"--against {against}: no such run directory or file")
     check_plain_text(source, reference, None if against and against.is_dir() else against, as_lines=as_lines)
-    paths = run_paths(run)
-    load: Any = partial(load_translator, device=device, precision=precision, num_threads=threads)
+    paths = options.run_paths(run)
+    load: Any = partial(options.load_translator, device=device, precision=precision, num_threads=threads)
     translator = load(paths, engine=engine, checkpoint=checkpoint)
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.corpus.cache import Cache
-    from mt_cli.evaluation.compare import System, comet_score, evaluate_system, load_comet, scorer_for
+    from mt_cli.evaluation import compare
     from mt_cli.evaluation.evaluate import format_scores
-    from mt_cli.evaluation.evaluation_set import read_files, read_split
     from mt_cli.evaluation.results import notes_on_comparison, read_report
 
     search["tag"] = translator.target_tag(to) if to or source else None
     languages = translator.tagging.direction(search["tag"], translator.languages)
-    if glossary := read_terms(terms, languages, translator):
+    if glossary := options.read_terms(terms, languages, translator):
         search["terms"] = glossary
     to = None if to in translator.tagging.tags else to
     config = RunDirectory(paths[0]).config() if engine == "mt" else None
     if source is not None and reference is not None:
-        test_set = read_files(source, reference, as_lines).tagged(translator.tagging, search["tag"])
+        test_set = compare.read_files(source, reference, as_lines).tagged(translator.tagging, search["tag"])
     else:
-        assert config is not None
-        test_set = read_split(config, split, Cache(RUNS / ".cache"))
+        test_set = compare.read_split(RunDirectory(paths[0]), split, Cache(RUNS / ".cache"))
     test_set = test_set.into(to) if to else test_set
     direction = translator.languages[0], to or translator.languages[1]
-    scorer = scorer_for(config, test_set.name, direction[1], bool(to), bleu_tokenizer)
+    scorer = compare.scorer_for(config, test_set.name, direction[1], bool(to), bleu_tokenizer)
     scorer = replace(scorer, num_resamples=num_resamples or scorer.num_resamples)
-    system = System(paths, translator, config, checkpoint, search, direction)
-    written = {"the new translations": system.hypotheses_path(test_set)}
-    for read in ({"--source": source}, {"--reference": reference}):
-        check_distinct({**read, **written})
-    scores = evaluate_system(
-        system, test_set, scorer, against, load, partial(comet_score, load_comet(comet)) if comet else None
-    )
+    system = compare.System(paths, translator, config, checkpoint, search, direction)
+    comet_scorer = compare.load_comet(comet) if comet else None
+    scores = compare.evaluate_system(system, test_set, scorer, against, load, comet_scorer)
     if scores.against and against and against.is_dir():
         scores.against.notes = notes_on_comparison([read_report(RunDirectory(path)) for path in (*paths, against)])
     tree = scores.model_dump(exclude_unset=True)
@@ -111,9 +96,7 @@ def evaluate(
 
 
 def _check_test_set(split: str | None, source: Path | None, reference: Path | None, engine: str) -> None:
-    if (source is None) != (reference is None):
-        raise InputError("--source and --reference go together")
-    if source is not None and split is not None:
-        raise InputError("give --split, or --source and --reference, not both")
+    if (source is None) != (reference is None) or (source is not None and split is not None):
+        raise InputError("give both --source and --reference, or --split")
     if engine != "mt" and source is None:
         raise InputError(f"--engine {engine}: an exported model has no corpora; give --source and --reference")

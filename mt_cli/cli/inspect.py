@@ -9,7 +9,6 @@ from typing import Annotated
 from mt_cli.cli import options
 from mt_cli.cli.options import argument, check_choice, check_no_files, load_translator, option, run_path
 from mt_cli.cli.streams import show
-from mt_cli.errors import InputError
 from mt_cli.runtime.console import say
 
 _picture = partial(option, "Pictures")
@@ -28,8 +27,9 @@ def inspect(
 ) -> None:
     """Show parameters, or one translation.
 
-    Draws the positional encoding or, with a sentence, the attention of every head. If a picture of attention is pale
-    and its rows are alike, the model has not learned yet where to look.
+    Draws the positional encoding or, with a sentence, the attention of every head in greedy search, which may find
+    another translation than mt translate. If a picture of attention is pale and its rows are alike, the model has not
+    learned yet where to look.
 
     Examples:
         mt inspect --run runs/quickstart
@@ -38,8 +38,6 @@ def inspect(
     More: docs/tutorial.md
     """
     check_choice("--picture", suffix, "png", "svg")
-    if sentence is None and to:
-        raise InputError("--to: is for a translation; give a sentence, too")
     check_no_files([] if sentence is None else [sentence], "give the sentence itself")
     path = run_path(run)
     translator = load_translator(path, device, "fp32", checkpoint=checkpoint)
@@ -58,11 +56,6 @@ def inspect(
         trace = inspection.trace_translation(translator, sentence, translator.target_tag(to))
         pictures = inspection.draw_attention(trace, _folder(path, output), suffix)
         show(trace.text, *inspection.choice_table(trace))
-        if (size := translator.decoding.beam_size) > 1:
-            say(
-                f"This is greedy search: at each step, the likeliest token that the options of the search allow. mt "
-                f"translate keeps {size} hypotheses (beam search) and may find another translation."
-            )
         if note := font_note([*trace.source_tokens, *trace.output_tokens]):
             say(f"mt: {note}")
     for picture in pictures:

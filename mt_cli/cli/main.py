@@ -1,7 +1,7 @@
 """The command line: parse, call, print. Results go to standard output, everything else to standard error.
 
 Commands import heavy modules inside their functions, and a command line that begins with a command imports only its
-module, so that `mt --help`, completion and the first word of a translation are fast.
+module, so that `mt --help` and the first word of a translation are fast.
 """
 
 from __future__ import annotations
@@ -78,14 +78,6 @@ def _function_of(command: str) -> Callable[..., None]:
     return function
 
 
-def _typed_command() -> str:
-    """First word of the command line, or of the one that the shell completes; empty if there is none."""
-    words = sys.argv
-    if "_MT_COMPLETE" in os.environ:  # Typer's script for bash sets COMP_WORDS, those for other shells the other name.
-        words = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()
-    return "".join(words[1:2])
-
-
 def command_line(typed: str | None = None) -> typer.Typer:
     """Command line with all commands and their options, or only with a command that was typed.
 
@@ -113,7 +105,8 @@ def command_line(typed: str | None = None) -> typer.Typer:
 def main() -> NoReturn:
     use_utf8()
     try:
-        status: int = command_line(_typed_command())(prog_name="mt", standalone_mode=False) or 0
+        typed = None if "_MT_COMPLETE" in os.environ else "".join(sys.argv[1:2])
+        status: int = command_line(typed)(prog_name="mt", standalone_mode=False) or 0
         if status == 130:  # Typer returns it for a KeyboardInterrupt.
             raise KeyboardInterrupt
     except (Exception, KeyboardInterrupt) as error:

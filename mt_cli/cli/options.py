@@ -126,8 +126,6 @@ def together(devices: int, check: Callable[[], object]) -> Iterator[Group]:
     if "WORLD_SIZE" not in os.environ:
         check()
         sys.exit(launch(devices, sys.argv[1:]))
-    if devices not in (1, number := int(os.environ["WORLD_SIZE"])):
-        raise InputError(f"--devices {devices}: the launcher of this process says {number}; leave the option out")
     with launched_group() as group:
         yield group
 
@@ -226,10 +224,8 @@ def note_little_learned(paths: Iterable[Path]) -> None:
 
     for directory in map(RunDirectory, paths):
         with suppress(OSError):  # Without the import of `evaluation` for a run that has learned.
-            if b'"is_little": true' not in read_regular(directory.report_path, _MAX_REPORT_BYTES):
-                continue
-            from mt_cli.evaluation.results import read_report
+            if b'"is_little": true' in read_regular(directory.report_path, _MAX_REPORT_BYTES):
+                from mt_cli.evaluation.results import read_report
 
-            report = read_report(directory)
-            if report and report.learning and report.learning.is_little:
-                say(f"note: {directory.path} has learned little: {report.learning.describe()}")
+                if (report := read_report(directory)) and report.learning:
+                    say(f"note: {directory.path} has learned little: {report.learning.describe()}")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from mt_cli.cli import options
 from mt_cli.cli.options import RUNS, file_option, option, run_path
-from mt_cli.cli.streams import Output, show
-from mt_cli.errors import InputError, MtError
+from mt_cli.cli.streams import check_output, show
+from mt_cli.errors import MtError
 from mt_cli.runtime.console import say
 
 if TYPE_CHECKING:
@@ -37,26 +37,18 @@ def report(
     from mt_cli.evaluation.results import RunSummary
     from mt_cli.exchange.destinations import describe_destinations
     from mt_cli.inspection.page import page_of
-    from mt_cli.runtime.files import real_path, write_text
+    from mt_cli.runtime.files import write_bytes, write_output
 
-    is_page = output is None or output.suffix.lower() in (".html", ".htm")
-    if output is not None and not is_page and output.exists() and real_path(output).is_relative_to(real_path(path)):
-        raise InputError(f"{output}: a file of the run; give another name")
-    page = Output(output) if output else None
+    page = output or path / "report.html"
+    check_output(page)
     paths = [path, *(against or [])]
     runs = [RunSummary.read(directory) for directory in paths]
     baselines = [_baseline(path, other) for other in paths[1:]]
     attention = None if against else _attention(path, runs[0].samples)
     text = page_of(runs, [describe_destinations(run.config) for run in runs], baselines, attention)
-    if page is None:
-        try:
-            write_text(path / "report.html", text + "\n")
-        except MtError as error:
-            raise MtError(f"{error}; give another file with --output") from None
-    else:
-        with page:
-            page.write(text)
-    show(str(output or path / "report.html"))
+    write = write_output if output else write_bytes  # A link in a run, which may be a stranger's, is not followed.
+    write(page, f"{text}\n".encode("utf-8", "backslashreplace"))
+    show(str(page))
 
 
 def _baseline(run: Path, other: Path) -> Baseline | None:

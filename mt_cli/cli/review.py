@@ -73,7 +73,7 @@ class Review:
     def finish(self, group: Group) -> None:
         """Keep the lines to read in the table, which has all lines."""
         if self.share is not None and self.table is not None and group.rank == 0:
-            from mt_cli.translation.review import write_review
+            from mt_cli.translation.quality import write_review
 
             say("{}: {:,} of {:,} translations to read".format(self.table, *write_review(self.table, self.share)))
 

@@ -43,10 +43,8 @@ def score(
 
     More: docs/translating.md
     """
-    if (source is None) != (target is None) or bool(texts) == (source is not None):
-        raise InputError("give a sentence and its translation, or two files with --source and --target")
-    if texts and len(texts) != 2:
-        raise InputError(f"give a sentence and its translation, in quotation marks; number of arguments: {len(texts)}")
+    if (source is None) != (target is None) or len(texts or ()) != (2 if source is None else 0):
+        raise InputError("give a sentence and its translation, in quotation marks, or --source and --target")
     if texts:
         check_no_files(texts, f"score its lines with --source {texts[0]} --target {texts[1]}")
     files = [path for path in (source, target) if path]
@@ -55,18 +53,11 @@ def score(
         raise InputError(f"{source} has {len(sources):,} lines and {target} {len(targets):,}; give a target for each")
     translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
     tag = translator.target_tag(to)
-    from mt_cli.translation.stream import UnknownWords
-
-    unknown = UnknownWords()
     with Output(None) as output:
         for start in range(0, len(sources), _PAIRS_AT_ONCE):
             block = sources[start : start + _PAIRS_AT_ONCE], targets[start : start + _PAIRS_AT_ONCE]
-            words_of_sides = map(translator.unknown_words, block, (False, True))
-            for number, words in enumerate(zip(*words_of_sides, strict=True), start=start + 1):
-                unknown.add(f"line {number:,}", [*words[0], *words[1]])
             for pair in zip(*block, translator.score(*block, tag), strict=True):
                 output.write(_json_line(*pair) if as_json else f"{pair[2].log_prob:.4f}")
-    unknown.say_number()
 
 
 def _json_line(source: str, target: str, score: PairScore) -> str:

@@ -8,16 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from mt_cli.cli import options
-from mt_cli.cli.options import (
-    File,
-    check_choice,
-    file_option,
-    flag,
-    note_little_learned,
-    option,
-    run_paths,
-    search_options,
-)
+from mt_cli.cli.options import File, file_option, flag, option
 from mt_cli.cli.streams import check_output
 from mt_cli.errors import InputError
 from mt_cli.runtime.console import say, show_progress
@@ -74,7 +65,7 @@ def serve(
 
     More: docs/serving.md
     """
-    check_choice("--engine", engine, *options.ENGINES)
+    options.check_choice("--engine", engine, *options.ENGINES)
     try:
         from mt_cli.serving.server import serve as serve_models
     except ImportError as error:
@@ -85,14 +76,12 @@ def serve(
     from mt_cli.config.loading import changed_section
     from mt_cli.corpus.corrections import check_corrections_file
     from mt_cli.serving.access import Keys, Rates, allowed_hosts, check_origins
-    from mt_cli.serving.glossaries import read_glossaries
-    from mt_cli.serving.models import Models, Source
+    from mt_cli.serving.models import Models
     from mt_cli.serving.service import Limits, Service
 
     names, origins, known_keys = allowed_hosts(host, allow_host or ()), check_origins(cors or ()), Keys.read(keys)
-    public_name = next(iter(allow_host or ()), None)
-    search = search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)
-    sources = [Source(path, engine, device, precision, threads, checkpoint) for path in run_paths(run)]
+    search = options.search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)
+    paths, hardware = options.run_paths(run), {"device": device, "precision": precision, "num_threads": threads}
     limits = Limits(
         max_characters=max_characters,
         max_file_bytes=max_file_mb * 2**20,
@@ -106,15 +95,15 @@ def serve(
         check_corrections_file(corrections)
 
     def load() -> Service:
-        rates, models = Rates(requests_per_minute), Models.load(sources)
-        note_little_learned(source.path for source in sources)
+        rates, models = Rates(requests_per_minute), Models.load(paths, engine, checkpoint, **hardware)
+        options.note_little_learned(paths)
         gc.freeze()  # See `load_translator`; the request that is answered then would wait.
         for model in models.models:
             changed_section(model.translator.decoding, search)  # Unknown options are refused before requests come.
-        glossaries = read_glossaries(terms or (), models)
+        glossaries = models.read_glossaries(terms or ())
         for note in (note for glossary in glossaries.values() for note in glossary.notes):
             say(f"note: {note}")
-        access = known_keys, rates, names, origins, public_name
+        access = known_keys, rates, names, origins
         return Service(models, limits, *access, search, glossaries, corrections, log_requests)
 
     serve_models(load, host, port)

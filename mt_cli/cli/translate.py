@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mt_cli.cli import options
-from mt_cli.cli.options import (
-    OF_RUN,
-    File,
-    argument,
-    check_no_files,
-    file_option,
-    flag,
-    load_translator,
-    note_little_learned,
-    option,
-    read_terms,
-    run_paths,
-    search_options,
-    together,
-)
+from mt_cli.cli.options import File, argument, file_option, flag, option
 from mt_cli.cli.review import Review, other_language
 from mt_cli.cli.streams import Output, check_distinct, check_output
 from mt_cli.corpus.lines import count_lines
@@ -71,12 +55,12 @@ def translate(
     length_penalty: options.LengthPenaltyOption = None,
     prefix: Annotated[str, _search("TEXT", "Beginning of every translation.", False)] = "",
     unk: Annotated[
-        str | None, _search("NAME", "Unknown words: copy the source word, keep [UNK], or avoid.", OF_RUN)
+        str | None, _search("NAME", "Unknown words: copy the source word, keep [UNK], or avoid.", options.OF_RUN)
     ] = None,
     sample: Annotated[
         bool, flag(options.SEARCH, "--sample", "Choose tokens at random; see decoding.top_k, top_p.")
     ] = False,
-    seed: Annotated[int | None, _search("N", "Seed for --sample.", OF_RUN, min=0)] = None,
+    seed: Annotated[int | None, _search("N", "Seed for --sample.", options.OF_RUN, min=0)] = None,
     overrides: options.SetDecodingOption = None,
     n_best: Annotated[int, option(_EXTRA, "N", "Lines per sentence: its best translations.", min=1, max=1000)] = 1,
     as_json: Annotated[bool, flag(_EXTRA, "--json", "Print JSON: tokens, scores and alignments, too.")] = False,
@@ -103,44 +87,41 @@ def translate(
     More: docs/translating.md
     """
     choices = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
-    search = search_options(overrides, **choices, sample=sample or None) | {"split_sentences": split_sentences}
+    search = options.search_options(overrides, **choices, sample=sample or None) | {"split_sentences": split_sentences}
     to_read = Review.of(review, output_file, interactive, search.get("sample", False))
     if input_file is not None and not as_lines and _is_of_documents(input_file):
         if sentences or interactive or n_best > 1 or as_json or alignment or prefix or devices > 1:
             raise InputError(
                 f"{input_file}: a document is translated alone, without these options; --as-lines reads lines"
             )
-        output = _output_of_documents(input_file, output_file, terms)
-        paths = run_paths(run)
-        translator = load_translator(paths, device, precision, engine, checkpoint, threads)
-        note_little_learned(paths)
+        output = _output_of_documents(input_file, output_file)
+        paths = options.run_paths(run)
+        translator = options.load_translator(paths, device, precision, engine, checkpoint, threads)
+        options.note_little_learned(paths)
         translator = to_read.prepared(translator, paths, engine, checkpoint, is_json=False)
-        search |= _direction(translator, to, terms) | {"with_details": review is not None}
+        direction, language = _direction(translator, to, terms)
+        search |= direction | {"with_details": review is not None}
         from mt_cli.documents.translate import translate_documents
 
-        job_of_documents = _job_of_documents(translator, search, (column, keys), translate_all, to_read.share)
+        job_of_documents = _job_of_documents(translator, search, (column, keys), translate_all, to_read.share, language)
         return translate_documents(input_file, output, job_of_documents, strict)
 
     _check_sources(sentences, input_file, interactive, as_lines)
     _check_outputs(None if sentences else input_file or 0, output_file, alignment, to_read.table)
-    _check_terms(terms, output_file, alignment)
     check = partial(_check_shared, sentences, input_file)
-    with together(devices, check) as group:
+    with options.together(devices, check) as group:
         if group.size > 1:
             check()
         from mt_cli.cli.translated_lines import LineJob, can_resume
 
         outputs = _outputs(output_file, alignment, to_read.table, num_best=None if as_json else n_best)
-        paths = group.from_main(lambda: run_paths(run))
-        translator = load_translator(paths, device, precision, engine, checkpoint, threads, group)
-        note_little_learned(paths)
+        paths = group.from_main(lambda: options.run_paths(run))
+        translator = options.load_translator(paths, device, precision, engine, checkpoint, threads, group)
+        options.note_little_learned(paths)
         lines = input_lines(input_file, as_lines) if input_file is not None and input_file.is_file() else ()
-        search |= {"prefix": prefix, "num_best": n_best, "with_details": as_json or len(outputs) > 1}
-        search |= _direction(translator, to, terms)
-        language = _source_language(translator, search)
+        direction, language = _direction(translator, to, terms)
+        search |= {"prefix": prefix, "num_best": n_best, "with_details": as_json or len(outputs) > 1} | direction
         translator = to_read.prepared(translator, paths, engine, checkpoint, as_json, lines, language)
-        if prefix and group.rank == 0:
-            _note_unknown_prefix(translator, prefix)
         has_bar = bool(output_file) or not sys.stdout.isatty()
         is_typed = input_file is None and not sentences and sys.stdin.isatty()
         if is_typed:
@@ -154,24 +135,12 @@ def translate(
         to_read.finish(group)
 
 
-def _direction(translator: Translator, to: str | None, terms: list[Path] | None) -> dict[str, Any]:
-    """Options of `translate_fully` for a target language and its glossaries."""
+def _direction(translator: Translator, to: str | None, terms: list[Path] | None) -> tuple[dict[str, Any], str]:
+    """Options of `translate_fully` for a target language and its glossaries, and the source language."""
     tag = translator.target_tag(to)
-    glossary = read_terms(terms, translator.tagging.direction(tag, translator.languages), translator)
-    return {"tag": tag} | ({"terms": glossary} if glossary else {})
-
-
-def _source_language(translator: Translator, search: Mapping[str, Any]) -> str:
-    return translator.tagging.direction(search["tag"], translator.languages)[0]
-
-
-def _note_unknown_prefix(translator: Translator, prefix: str) -> None:
-    """Print the words of a prefix that are not in the vocabulary."""
-    from mt_cli.translation.stream import unknown_words_note
-
-    (words,) = translator.unknown_words([prefix], is_target=True)
-    if words:
-        say(f"note: --prefix: {unknown_words_note(words)}")
+    direction = translator.tagging.direction(tag, translator.languages)
+    glossary = options.read_terms(terms, direction, translator)
+    return {"tag": tag} | ({"terms": glossary} if glossary else {}), direction[0]
 
 
 def _is_of_documents(path: Path) -> bool:
@@ -181,7 +150,7 @@ def _is_of_documents(path: Path) -> bool:
     return path.is_dir() or (path.is_file() and is_document(path))
 
 
-def _output_of_documents(path: Path, output: Path | None, terms: list[Path] | None) -> Path:
+def _output_of_documents(path: Path, output: Path | None) -> Path:
     """Output for a document or a folder of documents; raises InputError unless it is given and can be one."""
     if output is None:
         raise InputError(
@@ -190,7 +159,6 @@ def _output_of_documents(path: Path, output: Path | None, terms: list[Path] | No
     if not path.is_dir():
         check_output(output)
     check_distinct({"--input": path, "--output": output})
-    _check_terms(terms, output)
     return output
 
 
@@ -200,6 +168,7 @@ def _job_of_documents(
     columns: tuple[str | None, str | None],
     translates_all: bool,
     share: float | None,
+    language: str,
 ) -> Job:
     from mt_cli.documents.document import Options
     from mt_cli.documents.translate import Job
@@ -209,8 +178,7 @@ def _job_of_documents(
     settings = options, translates_all, translator.decoding, share, translator.quality
     key = repr((translator.digest, sorted(search.items(), key=str), *settings))
     job = Job(translator, search, options, translates_all, key)
-    doubt_of = partial(other_language, _source_language(translator, search))
-    return job if share is None else replace(job, review=share, doubt_of=doubt_of)
+    return job if share is None else replace(job, review=share, doubt_of=partial(other_language, language))
 
 
 def _check_sources(sentences: list[str] | None, path: Path | None, interactive: bool, as_lines: bool) -> None:
@@ -218,13 +186,13 @@ def _check_sources(sentences: list[str] | None, path: Path | None, interactive: 
     if sum(map(bool, (sentences, path, interactive))) > 1:
         raise InputError("give only one of sentences, --input and --interactive")
     if sentences:
-        check_no_files(sentences, f"translate its lines with --input {sentences[0]}")
+        options.check_no_files(sentences, f"translate its lines with --input {sentences[0]}")
     check_plain_text(path, as_lines=as_lines)
 
 
 def _outputs(output: Path | None, alignment: Path | None, table: Path | None, num_best: int | None) -> Outputs:
     """Outputs with their formats; the translations are JSON if `num_best` is None."""
-    from mt_cli.translation.review import format_review
+    from mt_cli.translation.quality import format_review
     from mt_cli.translation.stream import format_alignment, format_json, format_texts
 
     outputs: Outputs = {Output(output): format_json if num_best is None else partial(format_texts, num_best)}
@@ -234,25 +202,14 @@ def _outputs(output: Path | None, alignment: Path | None, table: Path | None, nu
 
 def _check_outputs(source: Path | int | None, output: Path | None, alignment: Path | None, table: Path | None) -> None:
     """Raise InputError if an output cannot be a file, or is the file of another option or the source of the lines."""
-    from mt_cli.translation.unfinished import RECORD_SUFFIX
-
     for path in (output, alignment, table):
         check_output(path)
     read = {"standard input" if source == 0 else "--input": source}
-    record = Path(f"{output}{RECORD_SUFFIX}") if output else None
-    written = {"--output": output, "the record of --output": record} if output else {"standard output": 1}
+    written = {"--output": output} if output else {"standard output": 1}
     check_distinct({**read, **written, "--alignment": alignment, "the table of --review": table})
-
-
-def _check_terms(terms: list[Path] | None, *outputs: Path | None) -> None:
-    """Raise InputError if an output is a glossary."""
-    for glossary, output in product(terms or (), outputs):
-        check_distinct({"--terms": glossary, "an output": output})
 
 
 def _check_shared(sentences: list[str] | None, path: Path | None) -> None:
     """Raise InputError unless several processes can read the same lines."""
-    if not sentences and (path is None or path.is_fifo() or path.parts[:2] in (("/", "dev"), ("/", "proc"))):
+    if not sentences and (path is None or not path.is_file()):
         raise InputError("several processes cannot share a stream; give a file with --input")
-    if path is not None:
-        next(input_lines(path, as_lines=True), None)  # Raises if it cannot be read.

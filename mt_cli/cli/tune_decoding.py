@@ -27,7 +27,7 @@ def tune_decoding(
     no_repeat_ngrams: Annotated[
         str | None, _search("N,N,...", "Values of no_repeat_ngram to try; off is one.", OF_RUN)
     ] = None,
-    margin: Annotated[float, _search("X", "Loss of score that a smaller beam is worth.")] = 0.1,
+    margin: Annotated[float, _search("X", "Loss of score that a smaller beam is worth.", min=0.0, max=100.0)] = 0.1,
     max_sentences: Annotated[int, _search("N", "Use a random sample of a larger set.", min=1)] = 2000,
     dry_run: Annotated[bool, flag(OUTPUT, "--dry-run", "Write nothing, only print the choice.")] = False,
     as_json: options.JsonOption = False,
@@ -46,8 +46,6 @@ def tune_decoding(
 
     More: docs/translating.md
     """
-    if not 0 <= margin <= 100:
-        raise InputError(f"--margin {margin:g}: use 0 to 100")
     grid = _numbers("--beam-sizes", beam_sizes, int), _numbers("--length-penalties", length_penalties, float)
     ngrams = None if no_repeat_ngrams is None else _numbers("--no-repeat-ngrams", no_repeat_ngrams, int, off=None)
     path = run_path(run)
@@ -55,13 +53,13 @@ def tune_decoding(
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.corpus.cache import Cache
     from mt_cli.evaluation import tuning
-    from mt_cli.evaluation.evaluation_set import read_split
+    from mt_cli.evaluation.compare import read_split
 
     directory = RunDirectory(path)
     with nullcontext() if dry_run else directory.locked():
         config = directory.config()
         settings = tuning.search_grid(config.decoding, *grid, ngrams or [config.decoding.no_repeat_ngram])
-        valid = read_split(config, _SPLIT, Cache(RUNS / ".cache"))
+        valid = read_split(directory, _SPLIT, Cache(RUNS / ".cache"))
         compared = tuning.TuningSet.of(config, valid.pairs, valid.languages)
         compared = compared.sampled(max_sentences, config.training.seed)
         result = tuning.tune(translator, compared, settings, margin)

@@ -26,13 +26,13 @@ def tune_quality(
     path = run_path(run)
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.corpus.cache import Cache
-    from mt_cli.evaluation.evaluation_set import read_split
+    from mt_cli.evaluation.compare import read_split
     from mt_cli.evaluation.quality import fit_quality
 
     directory = RunDirectory(path)
     config = directory.config()  # Raises an error if this is not a run, before the lock makes the directory.
     with directory.locked():
         translator = load_translator(path, device, precision, num_threads=threads)
-        valid = read_split(config, "valid", Cache(RUNS / ".cache"))
+        valid = read_split(directory, "valid", Cache(RUNS / ".cache"))
         model = fit_quality(directory, config, translator, valid.pairs, valid.languages)
     show(f"{path}: {model.describe_error()} ({model.num_sentences:,} sentences, correlation {model.correlation:.2f})")

@@ -71,8 +71,12 @@ class Engine(Protocol):
         """Compute the cross-attention of each pair, (T+1)x(S+1); see `ForcedDecoding.attention`."""
 
 
+@dataclass(frozen=True)
 class RelayedEngine:
-    """Engine whose methods are computed elsewhere, by `compute(method, rows, *options)`; see `Engine`."""
+    """Engine whose methods are computed elsewhere; see `Engine`."""
+
+    compute: Callable[..., list[Any]]
+    """Called with the name of a method, its rows and its options; returns a result for each row."""
 
     def search(
         self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
@@ -84,10 +88,6 @@ class RelayedEngine:
 
     def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
         return self.compute("attend", pairs)
-
-    def compute(self, method: str, rows: Sequence[Any], *options: Any) -> list[Any]:
-        """Results of a method of another engine, one for each row."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

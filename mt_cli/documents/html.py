@@ -187,7 +187,7 @@ def _units(content: str, run: Sequence[Event], escape: Callable[[str], str]) -> 
         for (tag, start, end), write_value, text in reversed(list(zip(places, write_values, texts[1:], strict=True))):
             raw = raws.get(tag.start, content[tag.start : tag.end])
             raws[tag.start] = raw[: start - tag.start] + write_value([text]) + raw[end - tag.start :]
-        return tagged.written_with_surroundings(texts[0], escape, raws)[0]
+        return tagged.written(texts[0], escape, raws)[0]
 
     yield Unit(run[0].start, run[-1].end, (tagged.text, *values), write, is_block=True)
 

@@ -76,8 +76,7 @@ class Paragraph:
             raws[place] = raw[:start] + written + raw[start + paragraph.end - paragraph.start :]
         before, after = self.base
         parts = [
-            segment.written_with_surroundings(text, self.escape, raws)[0]
-            for segment, text in zip(self.segments, texts, strict=True)
+            segment.written(text, self.escape, raws)[0] for segment, text in zip(self.segments, texts, strict=True)
         ]
         ends = [*(end.raw for end in self.breaks), ""]
         content = before + "".join(part + end for part, end in zip(parts, ends, strict=True)) + after

@@ -30,7 +30,7 @@ from mt_cli.translation.drafts import SPANS_LOST, SPANS_REORDERED, TERMS_MISSING
 from mt_cli.translation.inline_marks import INTERFACE, PLACEHOLDERS, InlineMarks
 from mt_cli.translation.lines import Translation
 from mt_cli.translation.pipeline import Pipeline
-from mt_cli.translation.review import units_to_review
+from mt_cli.translation.quality import units_to_review
 from mt_cli.translation.stream import blocks, describe_terms, notices_on, unknown_words_note
 from mt_cli.translation.texts import TextTranslation, translations_of
 from mt_cli.translation.translator import Translator
@@ -74,10 +74,10 @@ class Job:
     doubt_of: Callable[[Sequence[str]], str] | None = None
     """Reason why the estimates of such texts do not hold, such as another language; empty if they do."""
 
-    def through(self, pipeline: Pipeline) -> Job:
-        """Copy whose engines compute in the thread that runs a pipeline."""
-        then = self.then and self.then.through(pipeline)
-        return replace(self, translator=pipeline.with_engine(self.translator), then=then)
+    def with_engines(self, engine_of: Callable[[Any], Any]) -> Job:
+        """Copy with other engines, given those of both models."""
+        translator = self.translator.with_engine(engine_of(self.translator.engine))
+        return replace(self, translator=translator, then=self.then and self.then.with_engines(engine_of))
 
     def note_unknown_words(self, item: Translation) -> Iterator[str]:
         """Note on the unknown words of a text; one note for all texts after the first few."""
@@ -294,7 +294,7 @@ def _translations(is_block: Mapping[str, bool], kinds: Sequence[str], job: Job) 
     """Translation of each line; sentences of paragraphs, whose values are True, are translated one by one."""
     drafts: dict[str, Draft] = {}
     pipeline = Pipeline()
-    queued_job = job.through(pipeline)
+    queued_job = job.with_engines(pipeline.queued)
 
     def block_and_splits() -> Iterator[tuple[list[str], bool]]:
         for splits in (False, True):

@@ -190,7 +190,7 @@ class _Writer:
                 parts += [allowed(next(waiting)).replace("]]>", "]]]]><![CDATA[>"), after]
                 continue
             translation = next(waiting) if tagged.has_text else tagged.text
-            written, is_repaired = tagged.written_with_surroundings(translation, self.escape)
+            written, is_repaired = tagged.written(translation, self.escape)
             parts += [written, after]
             is_damaged |= is_repaired
         return "".join(parts), is_damaged

@@ -1,29 +1,115 @@
-"""Scores of a finished run on a test set, alone or against a baseline."""
+"""Test sets, and scores of a finished run on them, alone or against a baseline."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
-from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.directory import RunDirectory, is_imported
 from mt_cli.config.sections import Config
+from mt_cli.config.tags import Tagging
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.plain_text import input_lines
-from mt_cli.corpus.rows import BlankRow, Languages, Pair, untagged
+from mt_cli.corpus.reading import read_corpora
+from mt_cli.corpus.rows import BlankRow, Languages, Pair, tagged_text, untagged
+from mt_cli.data.prepare import fingerprints_of, read
 from mt_cli.errors import InputError
 from mt_cli.evaluation.evaluate import Baseline, SplitScores, compare, evaluate, write_hypotheses
-from mt_cli.evaluation.evaluation_set import EvaluationSet, read_split
 from mt_cli.evaluation.results import read_report
-from mt_cli.evaluation.scores import Score, Scorer, score_directions, scorer_of
-from mt_cli.evaluation.term_scores import TermScores
+from mt_cli.evaluation.scores import Score, Scorer, TermScores, score_directions, scorer_of
 from mt_cli.runtime.console import say
 from mt_cli.runtime.files import real_path
-from mt_cli.translation.stream import UnknownWords
 from mt_cli.translation.translator import Translator
+
+_FILES_KEY = "--source and --reference"
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """Pairs to score, with their languages."""
+
+    name: str
+    pairs: Sequence[Pair]
+    languages: Sequence[Languages] = ()
+    """Direction of each pair; empty for pairs in files."""
+    skipped: Sequence[BlankRow] = ()
+    """Rows that are not scored, because a side is blank."""
+
+    def into(self, target: str) -> EvaluationSet:
+        """Only the pairs into a target language, with the language in the name; pairs from files stay as they are."""
+        if not self.languages:
+            return self
+        rows = [row for row, languages in enumerate(self.languages) if languages[1] == target]
+        if not rows:
+            targets = ", ".join(dict.fromkeys(target for _, target in self.languages))
+            raise InputError(f"--to {target}: {self.name} has no pairs into this language, only into {targets}")
+        skipped = [
+            replace(row, num_before=bisect_left(rows, row.num_before))
+            for row in self.skipped
+            if row.languages is None or row.languages[1] == target
+        ]
+        pairs, languages = ([values[row] for row in rows] for values in (self.pairs, self.languages))
+        return replace(self, name=f"{self.name}.{target}", pairs=pairs, languages=languages, skipped=skipped)
+
+    def tagged(self, tagging: Tagging, tag: str | None) -> EvaluationSet:
+        """Copy with a tag before the sources; raises InputError if the model needs a tag and none is chosen."""
+        return replace(self, pairs=[(tagged_text(source, tagging, tag), target) for source, target in self.pairs])
+
+
+def read_split(directory: RunDirectory, split: str | None, cache: Cache) -> EvaluationSet:
+    """Read the corpus of a run with the name `split`; None means `test`, or `valid` if there is no `test`.
+
+    Prints a note if the pairs are held out from a text that has changed since the run was trained.
+    """
+    config = directory.config()
+    if is_imported(config):
+        raise InputError(f"{config.name} was imported, so its corpora are not known; mt evaluate --source --reference")
+    corpus = config.corpus
+    sets = {"valid": corpus.valid, "test": corpus.test, **corpus.extra_tests}
+    split = split or ("valid" if corpus.test is None else "test")
+    if sets.get(split) is None:
+        names = ", ".join(name for name, value in sets.items() if value is not None)
+        raise InputError(f"--split {split}: this run's config has no such corpus, only {names}")
+    if split == "valid" and corpus.held_out(config.training.seed):
+        corpora, state = read(config, cache), directory.best_state()
+        pairs, known = corpora[split], state.fingerprints if state else {}
+        if known and any(known.get(key) != digest for key, digest in fingerprints_of(corpora, config).items()):
+            say(
+                "note: corpus.train has changed since this run was trained, so other pairs may be held out for valid; "
+                "for scores that can be compared, name a test set with --source and --reference"
+            )
+    else:
+        with TemporaryDirectory(prefix="mt-") as folder:  # The files stay open.
+            pairs = read_corpora(corpus, config.training.seed, Cache(Path(folder)), only=split)[split]
+        for note in dict.fromkeys(note for part in pairs.parts for note in part.notes):
+            say(f"note: {note}")
+    return EvaluationSet(split, pairs.pairs, pairs.languages, pairs.blank_rows())
+
+
+def read_files(source: Path, reference: Path, as_lines: bool) -> EvaluationSet:
+    """Pairs of two files or pipes, of which line N of one translates line N of the other."""
+    sides = [list(input_lines(path, as_lines)) for path in (source, reference)]  # A pipe can be read only once.
+    if len(sides[0]) != len(sides[1]):
+        raise InputError(
+            f"{_FILES_KEY}: {len(sides[0]):,} lines and {len(sides[1]):,}; line N of one translates line N of the other"
+        )
+    pairs, skipped = list[Pair](), list[BlankRow]()
+    for number, texts in enumerate(zip(*sides, strict=True), start=1):
+        first, second = (" ".join(text.split()) for text in texts)
+        if first and second:
+            pairs.append((first, second))
+        else:
+            status = "blank_target" if first else "blank_source" if second else "blank_pair"
+            skipped.append(BlankRow(len(pairs), number, status))
+    if not pairs:
+        raise InputError(f"{_FILES_KEY}: no line has text on both sides")
+    return EvaluationSet("files", pairs, (), skipped)
 
 
 @dataclass(frozen=True)
@@ -45,13 +131,6 @@ class System:
     def name(self) -> str:
         return " + ".join(real_path(path).name for path in self.paths)
 
-    def hypotheses_path(self, test_set: EvaluationSet) -> Path | None:
-        """File in the run directory for the translations of a test set; None if there is not one run."""
-        if self.config is None or len(self.paths) > 1:
-            return None
-        name = f"{test_set.name}.{self.checkpoint}" if self.checkpoint else test_set.name
-        return self.paths[0] / "hypotheses" / f"{name}.txt"
-
 
 def evaluate_system(
     system: System,
@@ -65,14 +144,7 @@ def evaluate_system(
 
     `against` is the baseline: a run, which `load` loads, or a file of translations. `comet` computes one more score.
     """
-    if note := test_set.note_on_changed_text(system.paths[0]):
-        say(f"note: {note}")
     pairs, languages, skipped = test_set.pairs, test_set.languages, test_set.skipped
-    unknown = UnknownWords()
-    words_of_sources = system.translator.unknown_words([source for source, _ in pairs])
-    for number, words in enumerate(words_of_sources, start=1):
-        unknown.add(f"{test_set.name}, line {number:,}", words)
-    unknown.say_number()
     scores, hypotheses = evaluate(system.translator, pairs, test_set.name, scorer, languages, skipped, **system.search)
     scores.run = system.name
     if system.checkpoint:
@@ -88,11 +160,13 @@ def evaluate_system(
         scores.against = compare(str(against), scorer, hypotheses, baseline, references, languages)
         if terms := system.search.get("terms"):
             scores.against.terms = TermScores.of(terms, pairs, baseline, system.translator.protection)
-    written = system.hypotheses_path(test_set)
-    if written is not None and against is not None and real_path(against) == real_path(written):
-        say(f"note: the new translations are not kept, because {written} is the baseline")
-    elif written is not None:
-        write_hypotheses(written, hypotheses)
+    if system.config is not None and len(system.paths) == 1:
+        name = f"{test_set.name}.{system.checkpoint}" if system.checkpoint else test_set.name
+        written = system.paths[0] / "hypotheses" / f"{name}.txt"
+        if against is not None and real_path(against) == real_path(written):
+            say(f"note: the new translations are not kept, because {written} is the baseline")
+        else:
+            write_hypotheses(written, hypotheses)
     return scores
 
 
@@ -101,9 +175,9 @@ def compare_finished(run: Path, other: Path, cache: Cache) -> Baseline:
 
     Raises InputError if a run has not finished, the test sets differ, or the translations are not those of its report.
     """
-    config = RunDirectory(run).config()
-    test_set = read_split(config, None, cache)
-    scorer = scorer_of(config, test_set.name)
+    directory = RunDirectory(run)
+    test_set = read_split(directory, None, cache)
+    scorer = scorer_of(directory.config(), test_set.name)
     references = [target for _, target in test_set.pairs]
     systems = []
     for path in (run, other):
@@ -167,8 +241,8 @@ def scorer_for(config: Config | None, name: str, language: str, is_chosen: bool,
     return scorer.for_language(language) if is_chosen else scorer
 
 
-def load_comet(name: str) -> Any:
-    """A COMET model (Rei et al. 2020), by its name on the Hugging Face hub or its checkpoint file.
+def load_comet(name: str) -> Callable[[Sequence[Pair], Sequence[str]], Score]:
+    """Score of a COMET model (Rei et al. 2020), by its name on the Hugging Face hub or its checkpoint file.
 
     Raises InputError if the package is not installed or the model is not available.
     """
@@ -179,16 +253,17 @@ def load_comet(name: str) -> Any:
             "--comet: COMET is not installed; in the folder of mt, run pip install -e '.[comet]'"
         ) from None
     try:
-        return comet.load_from_checkpoint(name if Path(name).is_file() else comet.download_model(name))
+        model = comet.load_from_checkpoint(name if Path(name).is_file() else comet.download_model(name))
     except Exception as error:  # Libraries for downloads and checkpoints raise errors of many types.
         raise InputError(
             f"--comet {name}: this model is not available ({type(error).__name__}); use a name on the Hugging Face "
             "hub, from which it is downloaded once, or the path of a checkpoint file"
         ) from None
 
+    def score(pairs: Sequence[Pair], hypotheses: Sequence[str]) -> Score:
+        both = zip(pairs, hypotheses, strict=True)
+        rows = [{"src": source, "mt": hypothesis, "ref": target} for (source, target), hypothesis in both]
+        found = model.predict(rows, batch_size=16, gpus=int(torch.cuda.is_available()))
+        return Score(score=round(float(found.system_score), 4))
 
-def comet_score(model: Any, pairs: Sequence[Pair], hypotheses: Sequence[str]) -> Score:
-    both = zip(pairs, hypotheses, strict=True)
-    rows = [{"src": source, "mt": hypothesis, "ref": target} for (source, target), hypothesis in both]
-    found = model.predict(rows, batch_size=16, gpus=int(torch.cuda.is_available()))
-    return Score(score=round(float(found.system_score), 4))
+    return score

@@ -20,13 +20,13 @@ from mt_cli.evaluation.scores import (
     DirectionScores,
     Score,
     Scorer,
+    TermScores,
     rows_by_direction,
     score_directions,
 )
-from mt_cli.evaluation.term_scores import TermScores
 from mt_cli.runtime.console import Progress, say
 from mt_cli.runtime.files import write_text
-from mt_cli.translation.stream import listed_lines, note_on_repetition
+from mt_cli.translation.stream import listed_lines
 from mt_cli.translation.translator import Translator
 
 _SENTENCES_AT_ONCE = 2048
@@ -107,8 +107,6 @@ def evaluate(
         search = decoding | ({"terms": terms} if terms else {})
         hypotheses = translations_of(translator, pairs, progress.advance, **search)
     seconds = time.perf_counter() - started_at
-    if note := note_on_repetition([source for source, _ in pairs], hypotheses):
-        say(f"note: {split}: {note}")
     num_tokens = sum(len(ids) + 1 for ids in translator.target_tokenizer.encode(hypotheses))
     num_equal = sum(map(str.__eq__, *map(scorer.cleaned, (hypotheses, references))))
     scores, directions = score_directions(scorer, languages, (hypotheses, references), Scorer.score_with_confidence)
@@ -233,7 +231,7 @@ def format_scores(result: SplitScores) -> str:
     lines.extend(f"  note: {note}" for note in result.notes)
     if baseline := result.against:
         lines.append(f"against {baseline.system} (paired bootstrap, {baseline.num_resamples:,} samples)")
-        lines.extend(_comparison(result.scores, baseline.scores, "", result.num_sentences))
+        lines.extend(_comparison(result.scores, baseline.scores))
         lines.extend(baseline.terms.describe() if baseline.terms else ())
         for direction, scores in baseline.directions.items():
             lines.extend(_comparison(result.directions.get(direction, {}), scores, f"{direction}  "))
@@ -241,9 +239,7 @@ def format_scores(result: SplitScores) -> str:
     return "\n".join(lines)
 
 
-def _comparison(
-    scores: dict[str, Score], baseline: dict[str, Score], label: str, num_sentences: int = FEWEST_SENTENCES
-) -> Iterator[str]:
+def _comparison(scores: dict[str, Score], baseline: dict[str, Score], label: str = "") -> Iterator[str]:
     """For each metric, the score of the baseline, and whether the difference is an improvement and significant."""
     for name in [name for name in baseline if name in scores]:
         ours, theirs = scores[name].score, baseline[name].score
@@ -253,7 +249,6 @@ def _comparison(
         line = f"  {label}{METRICS[name]:<7}{theirs:6.2f}  difference {ours - theirs:+.2f}{direction}"
         if p_value is not None:
             line += f", p = {p_value:.3f}: {'significant' if p_value < 0.05 else 'not significant'}"
-            line += f" for {num_sentences:,} sentences, which are few" if num_sentences < FEWEST_SENTENCES else ""
         yield line
 
 

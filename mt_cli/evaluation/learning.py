@@ -36,7 +36,6 @@ class Learning(BaseModel):
     num_planned: int | None = None
     """Number of updates that the text deserves."""
     minutes_for_all: int = 0
-    """Minutes for that number of updates."""
     is_cut: bool = True
     """True if a limit ended the run, and not patience."""
 

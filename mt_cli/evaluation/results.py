@@ -87,15 +87,12 @@ class Part(BaseModel):
     number: int
     step: int
     name: str
-    """Name of the text."""
     languages: tuple[str, str]
     """Language of the translations, and language of the lines."""
     num_lines: int
     num_kept: int = 0
     dropped: Mapping[str, int]
-    """Number of dropped lines by reason."""
     examples: Sequence[Pair] = ()
-    """Kept pairs."""
     round_trip_chrf: float | None = None
     """chrF of some translations that are translated back; None if it is not known."""
 

@@ -5,19 +5,22 @@ Scores are computed by sacreBLEU on detokenised text and carry its signature (Po
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
-from typing import Any
+from typing import Any, Self
 
 import regex
 from pydantic import BaseModel, FiniteFloat
 
 from mt_cli.config.sections import Config, EvaluationConfig
 from mt_cli.corpus.clean_text import cleaned
+from mt_cli.corpus.glossary import Glossary, term_uses
 from mt_cli.corpus.languages import CHINESE, primary, writes_spaces
 from mt_cli.corpus.languages import bleu_tokenizer as tokenizer_of
-from mt_cli.corpus.rows import Languages
+from mt_cli.corpus.protected_text import Protection
+from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.errors import InputError, one_line
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER", "cer": "CER", "wer": "WER"}
@@ -40,7 +43,6 @@ class Score(BaseModel, extra="allow"):
     confidence_95: FiniteFloat | None = None
     """Half the width of the 95 % confidence interval."""
     lower_is_better: bool = False
-    """True if the metric counts errors."""
     p_value: FiniteFloat | None = None
     """p-value of the difference from another system."""
 
@@ -110,10 +112,8 @@ class Scorer:
     def score(self, hypotheses: Sequence[str], references: Sequence[str], names: Sequence[str] = ()) -> Scores:
         """Scores of aligned lines, 0-100, with signatures, by the named metrics or all that suit the language.
 
-        chrF++ is chrF with words and word bigrams in addition to characters (Popovic 2017). Raises InputError if there
-        are no lines, or the numbers of hypotheses and references differ.
+        chrF++ is chrF with words and word bigrams in addition to characters (Popovic 2017).
         """
-        _check_lengths(hypotheses, references)
         metrics = {name: self._metric(name) for name in names or self.names}
         sides = self.cleaned(hypotheses), [self.cleaned(references)]
         return {
@@ -138,7 +138,6 @@ class Scorer:
 
     def sentence_chrf(self, hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
         """ChrF of each line, 0-100."""
-        _check_lengths(hypotheses, references)
         metric, sides = self._metric("chrf"), zip(self.cleaned(hypotheses), self.cleaned(references), strict=True)
         return [metric.sentence_score(hypothesis, [reference]).score for hypothesis, reference in sides]
 
@@ -159,8 +158,6 @@ class Scorer:
         """Results of sacreBLEU by metric for each system; p-values compare the other systems with the first."""
         from sacrebleu.significance import PairedTest
 
-        for system in systems:
-            _check_lengths(system, references)
         named = [(str(number), self.cleaned(system)) for number, system in enumerate(systems)]
         sides = named, metrics, [self.cleaned(references)]
         test = PairedTest(*sides, test_type="bs", n_samples=self.num_resamples)
@@ -192,12 +189,6 @@ class Scorer:
             case "chrf" | "chrf++":
                 return CHRF(word_order=2 if name == "chrf++" else 0)
         return ErrorRate("word" if name == "wer" else "character")
-
-
-def _check_lengths(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    if len(hypotheses) != len(references) or not references:
-        counts = f"{len(hypotheses):,} hypotheses and {len(references):,} references"
-        raise InputError(f"found {counts}; give one hypothesis for each reference, and at least one")
 
 
 def scorer_of(config: Config, name: str, bleu_tokenizer: str | None = None) -> Scorer:
@@ -272,6 +263,38 @@ def score_directions(
             mean = round(sum(value.score for value in values) / len(values), 4)
             means[name] = Score.of(name, mean, f"mean:{len(values)}|{' or '.join(signatures)}")
     return means, directions
+
+
+class TermScores(BaseModel):
+    """Shares of the terms in the sources of a test set, 0-100."""
+
+    num_found: int
+    used: FiniteFloat
+    """Terms whose translation is as in the glossary."""
+    inflected: FiniteFloat
+    """Terms whose translation is in another form."""
+    in_references: FiniteFloat
+    """Terms that the references have, in any form."""
+
+    @classmethod
+    def of(cls, glossary: Glossary, pairs: Sequence[Pair], hypotheses: Sequence[str], protection: Protection) -> Self:
+        """Shares of the terms in the sources of pairs, without their protected spans, by hypotheses and references."""
+        found = [glossary.find(protection.protect(source).text) for source, _ in pairs]
+        counts, in_references = (
+            Counter(use.status for row in zip(found, texts, strict=True) for use in term_uses(*row))
+            for texts in (hypotheses, [reference for _, reference in pairs])
+        )
+        numbers = counts["used"], counts["inflected"], in_references["used"] + in_references["inflected"]
+        used, inflected, of_references = (round(100 * number / max(1, counts.total()), 2) for number in numbers)
+        return cls(num_found=counts.total(), used=used, inflected=inflected, in_references=of_references)
+
+    def describe(self) -> Iterator[str]:
+        if not self.num_found:
+            yield "  terms  none of the glossary are in the sources"
+            return
+        forms = f"{self.used:.2f} as in the glossary, {self.inflected:.2f} in another form"
+        yield f"  terms  {self.used + self.inflected:6.2f}  % of {self.num_found:,} used: {forms}"
+        yield f"         {self.in_references:6.2f}  % of them are in the references"
 
 
 def is_short(texts: Sequence[str]) -> bool:

@@ -270,10 +270,6 @@ def tune_at_end(
     seconds = max(limits.least_seconds, limits.share_of_time * time_of_run.training_seconds)
     seconds = min(seconds, max(0.0, time_of_run.seconds_left))
     later = f"mt tune-decoding --run {directory.path}"
-    if seconds < limits.fewest_searches * limits.fewest_pairs * time_of_run.seconds_per_pair:
-        return say(
-            f"note: {clock(seconds)} are left, too few to tune the search (training.tune_decoding); now: {later}"
-        )
     if time_of_run.seconds_per_pair:
         affordable = int(seconds / (limits.fewest_searches * time_of_run.seconds_per_pair))
         number = min(number, max(limits.fewest_pairs, affordable))
@@ -283,10 +279,7 @@ def tune_at_end(
     settings = search_grid(decoding, [decoding.beam_size], *grid)
     # In this order, settings with and without `no_repeat_ngram` are tried even if the time ends early.
     settings.sort(key=lambda setting: (setting.length_penalty, setting.no_repeat_ngram or 0))
-    say(
-        f"Choosing options of the search by {len(compared.pairs):,} pairs of valid (training.tune_decoding), in at "
-        f"most {clock(seconds)}"
-    )
+    say(f"Choosing options of the search by {len(compared.pairs):,} pairs of valid, in at most {clock(seconds)}")
     margin = limits.margin_of_chrf if compared.metric == "chrf" else limits.margin
     translator = Translator.load(directory.path, device, precision)
     try:
@@ -294,9 +287,6 @@ def tune_at_end(
     except OutOfTimeError:
         return say(f"note: this time was too short to try one setting; the search is not tuned; now: {later}")
     if (num_tried := len(result["trials"])) < len(settings):
-        say(
-            f"note: the time was enough for {num_tried} of {len(settings)} settings, so the choice depends on the "
-            f"speed of this machine; with more time: {later}"
-        )
+        say(f"note: only {num_tried} of {len(settings)} settings were tried in this time; with more time: {later}")
     say(format_tuning(result | {"split": "valid"}, limits.longest))
     write_choice(directory, config, result["chosen"])

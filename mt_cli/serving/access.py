@@ -36,8 +36,8 @@ class Keys:
             return cls()
         with reading(path):
             lines = read_regular(path, _MAX_KEYS_BYTES).decode("utf-8-sig").splitlines()
-        keys = {number: line.strip() for number, line in enumerate(lines, start=1) if line.strip()}
-        keys = {number: key for number, key in keys.items() if not key.startswith("#")}
+        stripped = enumerate(map(str.strip, lines), start=1)
+        keys = {number: key for number, key in stripped if key and not key.startswith("#")}
         if not keys:
             raise InputError(f"{path}: has no keys; write one on each line, of at least {_SHORTEST_KEY} characters")
         for number, key in keys.items():

@@ -17,7 +17,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mt_cli.errors import DeviceMemoryError, MtError
@@ -48,15 +49,11 @@ _HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "X-Frame-Options": "DENY",
 }
-_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-"""Types of the files of the page, which do not depend on the machine."""
-_CHECKED_AGAIN = {"Cache-Control": "no-cache"}
 _CLOSED_REQUEST = 499
 """Status in the log and the metrics of a request whose client has closed the connection."""
 
 
 def application(service: Service) -> Starlette:
-    """Application that answers with a service."""
     middleware = [Middleware(_Gate, service=service)]
     if "*" not in service.allowed_hosts:
         middleware.append(Middleware(TrustedHostMiddleware, allowed_hosts=service.allowed_hosts, www_redirect=False))
@@ -78,10 +75,10 @@ def application(service: Service) -> Starlette:
     return app
 
 
-def _routes() -> Sequence[Route]:
+def _routes() -> Sequence[BaseRoute]:
     get, post = ["GET"], ["POST"]
     return [
-        Route("/", _answered(_page_file), methods=get),
+        Route("/", _answered(_page), methods=get),
         Route("/languages", _answered(libretranslate.languages), methods=get),
         Route("/translate", _answered(libretranslate.translate), methods=post),
         Route("/detect", _answered(libretranslate.detect), methods=post),
@@ -96,15 +93,12 @@ def _routes() -> Sequence[Route]:
         Route("/metrics", _answered(_metrics), methods=get),
         Route("/openapi.json", _answered(_openapi), methods=get),
         Route("/docs", _answered(_docs), methods=get),
-        Route("/page/{name}", _answered(_page_file), methods=get),
+        Mount("/page", StaticFiles(directory=PAGE)),
     ]
 
 
-async def _page_file(request: Request) -> Response:
-    path = PAGE / request.path_params.get("name", "index.html")
-    if path.suffix not in _TYPES or path not in PAGE.iterdir():
-        raise HTTPException(404)
-    return FileResponse(path, media_type=_TYPES[path.suffix], headers=_CHECKED_AGAIN)
+async def _page(request: Request) -> Response:
+    return FileResponse(PAGE / "index.html")
 
 
 async def _metrics(request: Request) -> Response:

@@ -17,7 +17,7 @@ class Answer(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        return to_json(content)
+        return to_json(content, inf_nan_mode="null")
 
 
 class RequestError(MtError):

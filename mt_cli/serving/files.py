@@ -37,12 +37,10 @@ from mt_cli.translation.drafts import SPANS_LOST
 from mt_cli.translation.texts import TextTranslation
 
 SUFFIXES = (".txt", *READERS)
-"""Suffixes of files that can be translated."""
 _ARCHIVES = (".docx", ".odt")
 _ENTRY = b"PK\1\2"
 """First bytes of each entry of an archive's table of contents."""
 _SECONDS_KEPT = 3600.0
-_MOST_FILES = 200
 _MOST_BYTES = 2**29
 
 
@@ -70,9 +68,7 @@ class FileStore:
         """Keep a file of the folder; return the name to fetch it by. The oldest files make room for it."""
         self._remove_expired()
         self._files[path.name] = path, name, time.monotonic() + _SECONDS_KEPT
-        while len(self._files) > 1 and (
-            len(self._files) > _MOST_FILES or size_of(path for path, *_ in self._files.values()) > _MOST_BYTES
-        ):
+        while len(self._files) > 1 and size_of(path for path, *_ in self._files.values()) > _MOST_BYTES:
             self._remove(next(iter(self._files)))
         return path.name
 

@@ -10,23 +10,15 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
+from mt_cli.corpus.corrections import Correction, append_corrections
 from mt_cli.corpus.languages import language_name
 from mt_cli.documents.translate import TranslatedDocument
-from mt_cli.serving.bodies import (
-    CorrectionBody,
-    FileBody,
-    KeyBody,
-    LibreBody,
-    LibreSuggestion,
-    LibreText,
-    media_type,
-    parsed,
-    read_body,
-    read_fields,
-)
-from mt_cli.serving.corrections import save
+from mt_cli.errors import MtError
+from mt_cli.runtime.console import say
+from mt_cli.serving import bodies
+from mt_cli.serving.bodies import CorrectionBody, FileBody, KeyBody, LibreBody, LibreSuggestion, LibreText, parsed
 from mt_cli.serving.errors import Answer, RequestError
-from mt_cli.serving.files import SUFFIXES, FileStore, translate_file
+from mt_cli.serving.files import SUFFIXES, translate_file
 from mt_cli.serving.models import AUTO, Route, detection
 from mt_cli.serving.scheduling import Ticket
 from mt_cli.serving.service import Service, plain_text, read_texts, translations
@@ -132,11 +124,38 @@ async def suggest(request: Request) -> Response:
     return Answer({"success": True})
 
 
+async def save(service: Service, request: Request, body: CorrectionBody) -> None:
+    """Add a correction to the file of the server, with the languages and the name of the run.
+
+    Raises RequestError if a text is blank or too long, if no model has the direction, or (507) if the file cannot be
+    written, which leaves it as it was.
+    """
+    if not (body.source.strip() and body.target.strip()):
+        raise RequestError("a correction has a source and a target that are not blank")
+    for text in (body.source, body.target, body.draft):
+        service.check_length(text)
+
+    def work(ticket: Ticket) -> None:
+        choices = service.choose(body.source_language, body.target_language, body.model, body.source).choices
+        if not choices or service.corrections is None:
+            raise RequestError("this text was not translated")
+        languages = choices[0].direction.source, choices[-1].direction.target
+        model = " + ".join(choice.model.name for choice in choices)
+        correction = Correction.of(body.source, body.target, body.draft, languages, model)
+        try:
+            append_corrections(service.corrections, [correction])
+        except MtError as error:
+            say(f"note: a correction was not saved: {error}")
+            raise RequestError("the correction cannot be stored; the disk of the server may be full", 507) from None
+
+    await service.run(request, work, service.limits.text_seconds)
+
+
 async def translate_upload(request: Request) -> Response:
     """Address of the translation of a file."""
-    service, store = service_of(request), _store_of(request)
+    service, store = service_of(request), request.app.state.files
     limits = service.limits
-    if media_type(request) != "multipart/form-data":
+    if bodies.media_type(request) != "multipart/form-data":
         raise RequestError("send a form with a file (Content-Type: multipart/form-data)", 415)
     body = parsed(FileBody, await content_of(request, limits.max_file_bytes + _BYTES_BESIDE_FILE, limits.file_seconds))
     translation = await service.run(request, partial(translate_file, service, store, body), limits.file_seconds)
@@ -148,7 +167,7 @@ async def translate_upload(request: Request) -> Response:
 
 
 async def download(request: Request) -> Response:
-    path, name = _store_of(request).get(request.path_params["token"])
+    path, name = request.app.state.files.get(request.path_params["token"])
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
     return FileResponse(path, media_type="application/octet-stream", headers=headers)
 
@@ -156,11 +175,6 @@ async def download(request: Request) -> Response:
 def service_of(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
-
-
-def _store_of(request: Request) -> FileStore:
-    store: FileStore = request.app.state.files
-    return store
 
 
 async def content_of(request: Request, max_bytes: int = 0, seconds: float = 0.0) -> bytes | dict[str, Any]:
@@ -183,14 +197,16 @@ async def content_of(request: Request, max_bytes: int = 0, seconds: float = 0.0)
             admit(_key_of(fields))
 
     async def parse(parts: AsyncGenerator[bytes, None]) -> bytes | dict[str, Any]:
-        is_form = media_type(request) in ("application/x-www-form-urlencoded", "multipart/form-data")
-        content = await read_fields(request, parts, check) if is_form else b"".join([part async for part in parts])
+        is_form = bodies.media_type(request) in ("application/x-www-form-urlencoded", "multipart/form-data")
+        content = (
+            await bodies.read_fields(request, parts, check) if is_form else b"".join([part async for part in parts])
+        )
         admit(_key_of(content if isinstance(content, dict) else parsed(KeyBody, content).model_dump()))
         return content
 
     if (key := key_of(request)) is not None:
         admit(key)
-    return await read_body(request, max_bytes or limits.max_body_bytes, seconds or limits.body_seconds, parse)
+    return await bodies.read_body(request, max_bytes or limits.max_body_bytes, seconds or limits.body_seconds, parse)
 
 
 def key_of(request: Request) -> str | None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import chain
+from functools import partial
+from itertools import chain, count
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.tags import Tagging, direction_of
-from mt_cli.corpus.languages import language_name, primary, scripts_of
-from mt_cli.evaluation.results import RunSummary, read_report
-from mt_cli.evaluation.scores import Score
+from mt_cli.corpus.columns import is_header
+from mt_cli.corpus.formats.table import names_in
+from mt_cli.corpus.glossary import Glossary
+from mt_cli.corpus.languages import language_in, language_name, primary, scripts_of
+from mt_cli.errors import InputError
+from mt_cli.evaluation.evaluate import SplitScores
+from mt_cli.evaluation.results import RunSummary
 from mt_cli.runtime.devices import keep_memory
 from mt_cli.runtime.files import real_path
 from mt_cli.serving.errors import RequestError
@@ -40,64 +45,38 @@ class Direction(NamedTuple):
     target: str
 
 
-class SplitScore(NamedTuple):
-    """Scores of a model on a test set."""
-
-    split: str
-    scores: dict[str, float]
-    """Values by metric, such as `bleu`."""
-    num_sentences: int | None
-    """None if only the number of all directions together is known."""
-    direction: Direction | None = None
-    """Direction of the scores, if the test set has several."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """A model to serve: its folder, and how it is loaded."""
-
-    path: Path
-    engine: str = "mt"
-    device: str = "auto"
-    precision: str = "auto"
-    num_threads: int | None = None
-    checkpoint: str | None = None
-
-    def load(self, name: str) -> ServedModel:
-        """Load the model; raises the errors of `Translator.load`."""
-        options = {"num_threads": self.num_threads, "engine": self.engine, "checkpoint": self.checkpoint}
-        translator = Translator.load(self.path, self.device, self.precision, **options)  # type: ignore[arg-type]
-        translator = replace(translator, quality=read_quality(self.path, self.engine, self.checkpoint))
-        keep_memory()
-        run = RunSummary.read(self.path) if self.engine == "mt" else None
-        pairs = _directions(translator, run.config.corpus if run else None)
-        weights = RunDirectory(self.path).path_of(self.checkpoint) if run else self.path / DESCRIPTION
-        updated_at = datetime.fromtimestamp(weights.stat().st_mtime, UTC)
-        return ServedModel(name, self, translator, pairs, _scores(self.path, pairs) if run else (), updated_at)
-
-
 @dataclass(frozen=True, eq=False)
 class ServedModel:
     """A loaded model."""
 
     name: str
-    source: Source
+    engine: str
     translator: Translator
     directions: tuple[Direction, ...]
     """With the codes of the run."""
-    scores: tuple[SplitScore, ...]
+    tests: Sequence[SplitScores]
+    """Scores on the test sets of the run; none before it is finished, and of an export."""
     updated_at: datetime
     """Time at which the weights were written."""
 
 
-def _loaded(source: Source, name: str) -> ServedModel:
-    """Load a model in a thread that ends with it.
+def _loaded(name: str, path: Path, engine: str, checkpoint: str | None, **options: Any) -> ServedModel:
+    """Load a model; see `Translator.load`.
 
     OpenMP gives each thread that computes helpers of its own. If there are more helpers than cores, they sleep between
-    operations, and a search takes three times as long. So only the thread of the scheduler may keep some.
+    operations, and a search takes three times as long. So only the thread of the scheduler may keep some, and models
+    are loaded in threads that end.
     """
     with ThreadPoolExecutor(1) as loading:
-        return loading.submit(source.load, name).result()
+        load = partial(Translator.load, path, engine=engine, checkpoint=checkpoint, **options)
+        translator = loading.submit(load).result()
+    translator = replace(translator, quality=read_quality(path, engine, checkpoint))
+    keep_memory()
+    run = RunSummary.read(path) if engine == "mt" else None
+    pairs = _directions(translator, run.config.corpus if run else None)
+    weights = RunDirectory(path).path_of(checkpoint) if run else path / DESCRIPTION
+    updated_at = datetime.fromtimestamp(weights.stat().st_mtime, UTC)
+    return ServedModel(name, engine, translator, pairs, run.report.tests if run and run.report else (), updated_at)
 
 
 def tag_of_direction(tagging: Tagging, direction: Direction) -> str | None:
@@ -119,24 +98,6 @@ def _directions(translator: Translator, corpus: CorpusConfig | None) -> tuple[Di
         targets = tagging.targets or [target]
         pairs = [(source, language) if language != source else (target, language) for language in targets]
     return tuple(dict.fromkeys(Direction(*pair) for pair in pairs or [(source, target)]))
-
-
-def _scores(path: Path, directions: Sequence[Direction]) -> tuple[SplitScore, ...]:
-    """Scores on the test sets of a run, one by one for several directions; none before it is finished."""
-    report = read_report(RunDirectory(path))
-    rows: list[SplitScore] = []
-    for part in [report, *report.extra_tests.values()] if report else []:
-        if part.directions:
-            by_name = {"-".join(direction): direction for direction in directions}
-            for name, scores in part.directions.items():
-                rows.append(SplitScore(part.split, _values(scores), None, by_name.get(name)))
-        elif part.scores:
-            rows.append(SplitScore(part.split, _values(part.scores), part.num_sentences))
-    return tuple(rows)
-
-
-def _values(scores: Mapping[str, Score]) -> dict[str, float]:
-    return {name: round(score.score, 2) for name, score in scores.items()}
 
 
 class Choice(NamedTuple):
@@ -171,17 +132,34 @@ class Models:
         self.codes = _client_codes(code for model in self.models for pair in model.directions for code in pair)
 
     @classmethod
-    def load(cls, sources: Sequence[Source]) -> Models:
-        """Load all models; a second model with the same name gets a number."""
+    def load(cls, paths: Sequence[Path], engine: str = "mt", checkpoint: str | None = None, **options: Any) -> Models:
+        """Load all models with options of `Translator.load`; a second one with the same name gets a number."""
         models: list[ServedModel] = []
-        for source in sources:
-            name = base = real_path(source.path).name
-            number = 1
-            while name in {model.name for model in models}:
-                number += 1
-                name = f"{base}-{number}"
-            models.append(_loaded(source, name))
+        for path in paths:
+            base, taken = real_path(path).name, {model.name for model in models}
+            names = (base if number == 1 else f"{base}-{number}" for number in count(1))
+            name = next(name for name in names if name not in taken)
+            models.append(_loaded(name, path, engine, checkpoint, **options))
         return cls(tuple(models))
+
+    def read_glossaries(self, paths: Sequence[Path]) -> dict[Direction, Glossary]:
+        """Glossary of each direction, with the codes of runs, from the files that have its languages.
+
+        Raises InputError if a file has no direction, or does not name its languages and there are several directions,
+        or no model takes terms.
+        """
+        takers = [model for model in self.models if model.translator.takes_terms]
+        directions = list(dict.fromkeys(pair for model in takers for pair in model.directions))
+        if paths and not directions:
+            raise InputError("--terms: no model has learned to use terms; train one with corpus.terms: true")
+        by_direction: dict[Direction, list[Path]] = {}
+        for path in paths:
+            of_file = [pair for pair in directions if _has(path, pair)] if len(directions) > 1 else directions
+            if not of_file:
+                raise InputError(f"{path}: does not name two languages of a direction of this server in its first row")
+            for pair in of_file:
+                by_direction.setdefault(pair, []).append(path)
+        return {pair: Glossary.read(of_pair, pair) for pair, of_pair in by_direction.items()}
 
     @property
     def directions(self) -> list[Direction]:
@@ -256,6 +234,14 @@ class Models:
         if source and target and any(_matches(code, known, {known: known}) for known in self.languages()):
             return f"{source:.40} to {target:.40} is not supported"
         return f"{code:.40} is not supported"
+
+
+def _has(path: Path, direction: Direction) -> bool:
+    """True if a glossary names the languages of a direction; a catalogue names only the target."""
+    names = names_in(path)
+    has_names = names.are_languages or is_header(names.names, direction)
+    codes = {primary(code) for name in names.names if has_names and (code := language_in(name))}
+    return primary(direction.target) in codes and (len(codes) == 1 or primary(direction.source) in codes)
 
 
 def _matches(code: str | None, language: str, codes: dict[str, str]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -14,11 +14,10 @@ from mt_cli.corpus.protected_text import UNPROTECTED
 from mt_cli.documents.document import Document
 from mt_cli.documents.translate import Job
 from mt_cli.serving.bodies import Body, CorrectionBody, TranslateBody, media_type, parsed
-from mt_cli.serving.corrections import save
 from mt_cli.serving.errors import Answer, RequestError
 from mt_cli.serving.files import SUFFIXES
-from mt_cli.serving.libretranslate import content_of, service_of
-from mt_cli.serving.models import Route, ServedModel, SplitScore, detection, is_right_to_left
+from mt_cli.serving.libretranslate import content_of, save, service_of
+from mt_cli.serving.models import Route, ServedModel, detection, is_right_to_left
 from mt_cli.serving.scheduling import Ticket
 from mt_cli.serving.service import Service, plain_text, read_texts, translations
 from mt_cli.translation.drafts import Draft, lost_spans
@@ -53,17 +52,22 @@ def _description(service: Service, model: ServedModel) -> dict[str, Any]:
     directions = service.models.directions_of(model)
     return {
         "name": model.name,
-        "engine": model.source.engine,
+        "engine": model.engine,
         "directions": [direction._asdict() for direction in directions],
         "terms": model.translator.takes_terms,
         "updated_at": model.updated_at.isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "scores": [_score(service, part) for part in model.scores],
+        "scores": list(_scores(service, model)),
     }
 
 
-def _score(service: Service, part: SplitScore) -> dict[str, Any]:
-    languages = {} if part.direction is None else service.models.for_clients(part.direction)._asdict()
-    return {"split": part.split, **languages, **part.scores, "num_sentences": part.num_sentences}
+def _scores(service: Service, model: ServedModel) -> Iterator[dict[str, Any]]:
+    """Scores on each test set, one by one for several directions, whose numbers of sentences are not known."""
+    languages = {"-".join(pair): service.models.for_clients(pair)._asdict() for pair in model.directions}
+    for test in model.tests:
+        for direction, scores in (test.directions or {"": test.scores}).items():
+            values = {name: round(score.score, 2) for name, score in scores.items()}
+            number = None if direction else test.num_sentences
+            yield {"split": test.split, **languages.get(direction, {}), **values, "num_sentences": number}
 
 
 async def translate(request: Request) -> Response:
@@ -111,18 +115,16 @@ def _translations(
     split = [item for item in items if isinstance(item, TextTranslation)]
     if not is_text:
         return [{"text": item.text(), "lost_spans": item.lost_spans} for item in items]
-    sentences = described(split, job, body.alternatives, body.details)
+    sentences = described(split, job, body.details)
     return [{"text": item.text(), "sentences": of_text} for item, of_text in zip(split, sentences, strict=True)]
 
 
-def described(
-    texts: Sequence[TextTranslation], job: Job | None, num_alternatives: int, with_details: bool
-) -> list[list[dict[str, Any]]]:
-    """Sentences of each text, with up to `num_alternatives` other translations."""
+def described(texts: Sequence[TextTranslation], job: Job | None, with_details: bool) -> list[list[dict[str, Any]]]:
+    """Sentences of each text, with their other translations."""
     distinct = {
         row.text: draft for text in texts for row, draft in zip(text.source.sentences, text.drafts, strict=True)
     }
-    others = {source: _others(draft, num_alternatives) for source, draft in distinct.items()}
+    others = {source: _others(draft) for source, draft in distinct.items()}
     if with_details and job:
         items = iter(job.translator.add_details([item for rows in others.values() for _, item in rows]))
         others = {source: [(text, next(items)) for text, _ in rows] for source, rows in others.items()}
@@ -148,18 +150,18 @@ def described(
     ]
 
 
-def _others(draft: Draft, number: int) -> list[tuple[str, Translation]]:
-    """Up to `number` other translations of a sentence, best first, each with one hypothesis."""
+def _others(draft: Draft) -> list[tuple[str, Translation]]:
+    """Other translations of a sentence, best first, each with one hypothesis."""
     if draft.item is None:
         return []
     ranks = {text: draft.item.at_rank(rank) for rank, text in reversed([*enumerate(draft.others, start=1)])}
-    return [(text, ranks[text]) for text in dict.fromkeys(draft.others) if text != draft.text][:number]
+    return [(text, ranks[text]) for text in dict.fromkeys(draft.others) if text != draft.text]
 
 
 def _translation(source: str, draft: Draft, marks: InlineMarks) -> dict[str, Any]:
     item = draft.item
     described = {
-        "score": _rounded(item.score) if item else None,
+        "score": round(item.score, 4) if item else None,
         "lost_spans": lost_spans(source, draft, marks),
         "reordered_spans": list(item.reordered_spans) if item else [],
         "terms": [use._asdict() for use in item.term_uses] if item else [],
@@ -178,10 +180,10 @@ def _details(source: str, target: str, item: Translation) -> dict[str, Any]:
             for source, target in item.details.word_alignment
             if source < len(source_words) and target < len(target_words)
         ],
-        "confidence": [_rounded(math.exp(score)) for score in item.details.word_scores[: len(target_words)]],
+        "confidence": [round(math.exp(score), 4) for score in item.details.word_scores[: len(target_words)]],
         "source_tokens": item.details.source_tokens,
         "tokens": item.details.tokens,
-        "token_scores": list(map(_rounded, item.details.token_scores)),
+        "token_scores": [round(score, 4) for score in item.details.token_scores],
         "expected_chrf": item.estimate.shown if item.estimate else None,
     }
 
@@ -198,8 +200,3 @@ def _words(text: str, plain: str) -> list[tuple[int, int]]:
         place = first + end - start
         words.append((first, place))
     return words
-
-
-def _rounded(value: float) -> float | None:
-    """Value with four decimals; None, which JSON can say, if it is not finite."""
-    return round(value, 4) if math.isfinite(value) else None

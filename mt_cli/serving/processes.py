@@ -5,7 +5,6 @@ Only the search is computed by the server, whose scheduler puts it in batches wi
 
 from __future__ import annotations
 
-import os
 import pickle
 import signal
 import sys
@@ -14,9 +13,8 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_all_start_methods, get_context, parent_process
+from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -29,7 +27,7 @@ from mt_cli.runtime.signals import STOPS, set_handlers
 from mt_cli.serving.errors import RequestError
 from mt_cli.serving.scheduling import Ticket
 
-_CONTEXT = get_context("forkserver") if "forkserver" in get_all_start_methods() else get_context("spawn")
+_CONTEXT = get_context("forkserver")
 _CONTEXT.set_forkserver_preload([__name__])
 _SECONDS_BETWEEN_LOOKS = 0.2
 _DOCUMENT_BYTES = 2**22
@@ -97,34 +95,21 @@ class Server:
 
     def job(self, job: Job | None) -> Job | None:
         """Job that the server has sent, whose searches are computed by the server."""
-        if job is None:
-            return None
-        assert isinstance(job.translator.engine, RemoteEngine)
-        engine = replace(job.translator.engine, server=self)
-        return replace(job, translator=job.translator.with_engine(engine), then=self.job(job.then))
+        return job and job.with_engines(lambda number: RelayedEngine(partial(self._compute, number)))
 
-
-@dataclass(frozen=True)
-class RemoteEngine(RelayedEngine):
-    """Engine of the server, by its number."""
-
-    number: int
-    server: Server | None = None
-    """None on the way from the server."""
-
-    def compute(self, method: str, rows: Sequence[Any], *options: Any) -> list[Any]:
-        assert self.server is not None
+    def _compute(self, number: int, method: str, rows: Sequence[Any], *options: Any) -> list[Any]:
         blocks = (rows[start : start + _ROWS_AT_ONCE] for start in range(0, len(rows), _ROWS_AT_ONCE))
-        return [row for block in blocks for row in self.server.ask("compute", self.number, method, block, *options)]
+        return [row for block in blocks for row in self.ask("compute", number, method, block, *options)]
 
 
 def sent(job: Job | None, engines: list[Engine]) -> Job | None:
-    """Copy of a job for a process, whose engines are numbered by their places in `engines`."""
-    if job is None:
-        return None
-    engines.append(job.translator.engine)
-    engine = RemoteEngine(len(engines) - 1)
-    return replace(job, translator=job.translator.with_engine(engine), then=sent(job.then, engines))
+    """Copy of a job for a process, which has numbers for engines: their places in `engines`."""
+
+    def number_of(engine: Engine) -> int:
+        engines.append(engine)
+        return len(engines) - 1
+
+    return job and job.with_engines(number_of)
 
 
 def start_processes() -> None:
@@ -160,26 +145,16 @@ def in_process(
                 if name == "failed":
                     raise values
                 return values
-            ours.send_bytes(pickle.dumps(_answer(partial(answers[name], *values))))
+            try:
+                answer = answers[name](*values)
+            except MtError as error:
+                answer = RequestError.of(error)
+            ours.send_bytes(pickle.dumps(answer))
     finally:
         ours.close()
         if process.pid is not None:
             process.kill()
             process.join()
-
-
-def _answer(question: Callable[[], Any]) -> Any:
-    try:
-        return question()
-    except MtError as error:
-        return RequestError.of(error)
-
-
-def _end_with_server() -> None:
-    server = parent_process()
-    assert server is not None
-    server.join()
-    os._exit(1)
 
 
 def _limit_memory(max_bytes: int) -> None:
@@ -194,7 +169,6 @@ def _limit_memory(max_bytes: int) -> None:
 
 def _work(pipe: Connection, work: Callable[..., Any], arguments: Sequence[Any], max_bytes: int) -> None:
     set_handlers(dict.fromkeys(STOPS, signal.SIG_IGN))  # The server finishes what it has begun.
-    threading.Thread(target=_end_with_server, daemon=True).start()
     if sys.platform != "win32":
         os.nice(_NICENESS)
     _limit_memory(max_bytes)

@@ -61,8 +61,8 @@ class Scheduler:
     one, but not longer than a quarter of the time of that one, and at most 0.2 seconds.
     """
 
-    def __init__(self, on_batch: Callable[[int, int, float], object] | None = None):
-        self._on_batch = on_batch or (lambda num_rows, num_tokens, seconds: None)
+    def __init__(self, on_batch: Callable[[int, int, float], object] = lambda *batch: None) -> None:
+        self._on_batch = on_batch
         self._calls: list[_Call] = []
         self._condition = threading.Condition()
         self._waits_until = 0.0
@@ -70,11 +70,6 @@ class Scheduler:
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._thread.start()
-
-    @property
-    def num_waiting_tokens(self) -> int:
-        with self._condition:
-            return sum(call.lengths[row] for call in self._calls for row in call.pending)
 
     def cancel(self, ticket: Ticket) -> None:
         """Drop the calls of a request and raise RequestCancelled in the thread that waits for them."""
@@ -102,7 +97,6 @@ class Scheduler:
         batch_tokens: int,
     ) -> list[Any]:
         """Wait for the result of each row. Raises RequestCancelled, and errors of `compute`."""
-        ticket.check()
         if not rows:
             return []
         call = _Call(ticket, key, compute, rows, lengths, batch_tokens)
@@ -185,25 +179,20 @@ class Scheduler:
                     self._finish(call)
 
 
-@dataclass(frozen=True)
-class BatchedEngine(RelayedEngine):
+def batched_engine(engine: Engine, scheduler: Scheduler, ticket: Ticket) -> Engine:
     """Engine whose calls are computed together with the calls of other requests.
 
     The results are those of a call alone, but for rounding.
     """
 
-    engine: Engine
-    scheduler: Scheduler
-    ticket: Ticket
-
-    def compute(self, method: str, rows: Sequence[Any], *options: Any) -> list[Any]:
+    def compute(method: str, rows: Sequence[Any], *options: Any) -> list[Any]:
         if method == "search":
             decoding, num_best = options
             lengths = [len(sentence.ids) + 1 for sentence in rows]
             batch_tokens = max(1, decoding.batch_tokens // max(decoding.beam_size, num_best))
         else:
             lengths, batch_tokens = [max(map(len, pair)) + 1 for pair in rows], _FORCED_BATCH_TOKENS
-        key, work = (id(self.engine), method, *map(str, options)), getattr(self.engine, method)
-        return self.scheduler.call(
-            self.ticket, key, lambda some: work(some, *options), list(rows), lengths, batch_tokens
-        )
+        key, work = (id(engine), method, *map(str, options)), getattr(engine, method)
+        return scheduler.call(ticket, key, lambda some: work(some, *options), list(rows), lengths, batch_tokens)
+
+    return RelayedEngine(compute)

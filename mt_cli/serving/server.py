@@ -24,23 +24,29 @@ from mt_cli.serving.service import Service
 _ALL_ADDRESSES = ("0.0.0.0", "::", "")
 _MOST_CONNECTIONS = 500
 _MOST_HEAD_BYTES = 2**15
-_SECONDS_BETWEEN_LOOKS = 0.05
 _SECONDS_KEPT_OPEN = 30
 """Time for which a connection stays open without a request."""
 
 
 class _Server(uvicorn.Server):
-    """Server that tells what it waits for when it ends, and does not raise again the signals that ended it."""
+    """Server that tells when it answers and what it waits for when it ends, and does not raise again its signals."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
-        super().__init__(config)
-        self._service = service
+    def __init__(self, service: Service, host: str) -> None:
+        super().__init__(server_config(service))
+        self._service, self._host = service, host
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listener in sockets or ():
+            _say_start(self._service, self._host, listener.getsockname()[1])
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Tell how many requests are finished first, and finish them. A handler of signals must not print."""
         if number := self._service.num_running:
             say(f"Stopping after {number:,} request{'s' * (number > 1)} ... (a second Ctrl-C stops at once)")
         await super().shutdown(sockets)
+        if self.force_exit:  # Uvicorn reports each request that it drops.
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -66,9 +72,9 @@ def serve(load: Callable[[], Service], host: str, port: int) -> None:
     with bound(host, port) as listener:
         service = load()
         service.prepare()
-        server = _Server(server_config(service), service)
+        server = _Server(service, host)
         try:
-            asyncio.run(_run(server, service, listener, host))
+            asyncio.run(server.serve([listener]))
         except KeyboardInterrupt:  # Between the handlers of both.
             server.force_exit = True
         service.scheduler.stop()
@@ -98,17 +104,6 @@ def server_config(service: Service) -> uvicorn.Config:
     )
 
 
-async def _run(server: uvicorn.Server, service: Service, listener: socket.socket, host: str) -> None:
-    serving = asyncio.create_task(server.serve([listener]))
-    while not server.started and not serving.done():
-        await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
-    if server.started:
-        _say_start(service, host, listener.getsockname()[1])
-    await serving
-    if server.force_exit:  # It reports each request that it drops.
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
-
-
 def bound(host: str, port: int) -> socket.socket:
     """Listening socket with an address; raises InputError if that is not possible. Clients wait until it is served."""
     listener = None
@@ -132,7 +127,7 @@ def _say_start(service: Service, host: str, port: int) -> None:
         directions = service.models.directions_of(model)
         shown = ", ".join(f"{source} to {target}" for source, target in directions[:8])
         say(f"{model.name}: {shown}{', ...' if len(directions) > 8 else ''}")
-    name = service.public_name or (socket.gethostname() if host in _ALL_ADDRESSES else host)
+    name = socket.gethostname() if host in _ALL_ADDRESSES else host
     name = f"[{name}]" if ":" in name else name
     say(f"Serving on http://{name}:{port} (Ctrl-C stops; interface: http://{name}:{port}/docs)")
     if not is_loopback(host) and not service.keys.digests:

@@ -21,13 +21,13 @@ from mt_cli.corpus.rows import Pair
 from mt_cli.documents.document import MAX_BYTES, Document, Options
 from mt_cli.documents.html import html_document
 from mt_cli.documents.translate import Job, TranslatedDocument, translate_texts, translated_documents
-from mt_cli.errors import InputError, MtError
+from mt_cli.errors import MtError
 from mt_cli.serving.access import Keys, Rates, client_of
 from mt_cli.serving.errors import RequestCancelled, RequestError
 from mt_cli.serving.metrics import Metrics
 from mt_cli.serving.models import AUTO, CERTAIN, Direction, Models, Route, tag_of_direction
 from mt_cli.serving.processes import Documents, start_processes
-from mt_cli.serving.scheduling import BatchedEngine, Scheduler, Ticket
+from mt_cli.serving.scheduling import Scheduler, Ticket, batched_engine
 from mt_cli.translation.inline_tags import LIKE_TAG
 from mt_cli.translation.texts import TextTranslation
 
@@ -46,7 +46,6 @@ class Limits:
     """Limits on what a client can ask for."""
 
     max_characters: int = 20_000
-    """Characters of the texts of a request."""
     max_texts: int = 1_000
     max_alternatives: int = 10
     max_file_bytes: int = MAX_BYTES
@@ -76,8 +75,6 @@ class Service:
     """Names of the server that requests may use."""
     origins: Sequence[str] = ()
     """Other origins whose pages may use the server."""
-    public_name: str | None = None
-    """Name of the server to show people."""
     search: Mapping[str, Any] = field(default_factory=dict)
     """Options of the section `decoding`, such as `beam_size`."""
     glossaries: Mapping[Direction, Glossary] = field(default_factory=dict)
@@ -93,11 +90,9 @@ class Service:
         self.num_running = 0
         self.documents = Documents()
         self.metrics.show("mt_requests_running", "Requests that are worked on or wait.", lambda: self.num_running)
-        waiting = "Source tokens of sentences that wait."
-        self.metrics.show("mt_waiting_source_tokens", waiting, lambda: self.scheduler.num_waiting_tokens)
         for model in self.models.models:
             for pair in self.models.directions_of(model):
-                self.metrics.models.labels(model.name, *pair, model.source.engine).set(1)
+                self.metrics.models.labels(model.name, *pair, model.engine).set(1)
 
     def prepare(self) -> None:
         """Let threads take short turns, and load what detects languages and what starts processes in the background."""
@@ -129,12 +124,7 @@ class Service:
             raise RequestError("the server is busy; try again later", 429, _RETRY_SECONDS)
         ticket = Ticket()
         self.num_running += 1
-
-        def work_unless_cancelled() -> T:
-            ticket.check()
-            return work(ticket)
-
-        future = asyncio.get_running_loop().run_in_executor(self._executor, work_unless_cancelled)
+        future = asyncio.get_running_loop().run_in_executor(self._executor, work, ticket)
         future.add_done_callback(self._end)
         watch = asyncio.create_task(_disconnected(request))
         try:
@@ -173,7 +163,7 @@ class Service:
         """Translation by the models of a route, computed together with other requests; None if a text stays as it is.
 
         `options` are those of the search. A model that another one follows gives its best translation alone. Raises
-        RequestError for `terms` of a client that are none, or if there are two models.
+        InputError for `terms` of a client that are none, and RequestError if there are two models.
         """
         job = None
         if terms and len(route.choices) > 1:
@@ -185,8 +175,8 @@ class Service:
             )
             glossary = self.glossaries.get(choice.direction) if model.translator.takes_terms else None
             if terms or glossary:
-                search["terms"] = _with_terms(glossary, terms) if terms else glossary
-            translator = model.translator.with_engine(BatchedEngine(model.translator.engine, self.scheduler, ticket))
+                search["terms"] = Glossary.of(terms, glossary) if terms else glossary
+            translator = model.translator.with_engine(batched_engine(model.translator.engine, self.scheduler, ticket))
             search |= options if len(route.choices) == 1 else {}
             job = Job(translator, search, Options(choice.direction), then=job)
         return job
@@ -245,11 +235,8 @@ class Service:
 
 
 def read_texts(texts: Sequence[str], kind: str) -> Sequence[str | Document]:
-    """Texts, or pages if they are `html`; raises RequestError if a tag is cut off."""
-    try:
-        return [html_document(text) if kind == "html" else text for text in texts]
-    except InputError as error:
-        raise RequestError(str(error)) from None
+    """Texts, or pages if they are `html`; raises DocumentError if a tag is cut off."""
+    return [html_document(text) if kind == "html" else text for text in texts]
 
 
 def plain_text(text: str | Document) -> str:
@@ -281,13 +268,6 @@ async def _disconnected(request: Request) -> None:
     """Wait until the client closes its connection; the body has been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _with_terms(glossary: Glossary | None, terms: Sequence[Pair]) -> Glossary:
-    try:
-        return Glossary.of(terms, glossary)
-    except InputError as error:
-        raise RequestError(str(error)) from None
 
 
 def _ignore(future: asyncio.Future[Any]) -> None:

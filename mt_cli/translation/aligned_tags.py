@@ -27,7 +27,6 @@ _UNALIGNED = -0.01
 """Weight of a target word without alignment: it is inside of a pair of tags only between words that are."""
 _ENDS_WORD = regex.compile(r"[\w.,:;!?)…。]")
 _DEEPEST = 100
-"""Deepest nesting of pairs of tags."""
 
 
 @dataclass
@@ -159,7 +158,6 @@ class _Words:
         return (letters[0], letters[-1] + 1) if letters else (start, end)
 
     def core_text(self, word: int) -> str:
-        """The core of a word, in lower case."""
         return self.text[slice(*self.cores[word])].casefold()
 
     def overlapped(self, start: int, end: int) -> range:

@@ -125,7 +125,7 @@ def _placed(
     sources = [texts[row].plain if row in texts else line for row, line in enumerate(lines)]
     items = translator.translate_fully(sources, **search, keeps_marks=False)
     has_others = search.get("num_best", 1) > 1
-    ranks = [[item, *(map(item.at_rank, range(1, len(item.hypotheses))) if has_others else ())] for item in items]
+    ranks = [item.by_rank if has_others else [item] for item in items]
     drafts = [Draft(item.text, _problem_of(item), item, [other.text for other in others]) for item, *others in ranks]
     ranked = [(row, item) for row in texts for item in ranks[row]]
     placed = defaultdict[int, list[tuple[str, bool]]](list)

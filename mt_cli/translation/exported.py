@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import regex
 from pydantic import BaseModel, Field
 
 from mt_cli.checkpoint.lineage import licences_of
@@ -18,7 +17,7 @@ from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2
 from mt_cli.errors import InputError, reason
-from mt_cli.runtime.files import check_regular, json_text, read_model, reading
+from mt_cli.runtime.files import json_text, read_model
 from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
 
@@ -36,19 +35,13 @@ class Description(BaseModel):
     target_language: str
     tags: tuple[str, ...]
     default_tag: str | None
-    """Tag of sentences without a tag."""
     is_tag_required: bool = False
-    """True if every training sentence had a tag."""
     languages_of_tags: dict[str, str] = {}
-    """Target languages of tags that do not name a language."""
     is_one_way: bool = False
-    """True if other directions than the default one only serve its training."""
+    """These values and `tags` are those of `Tagging`; the next three, of `Translator`."""
     max_tokens: int = Field(ge=1, le=2**31)
-    """Number of tokens of the longest training source."""
     most_tokens: int = Field(ge=1, le=2**31)
-    """`corpus.max_tokens`, the limit for a source."""
     sentences_seen: SentencesSeen | None = None
-    """Fractions of training sources with several sentences; None if unknown."""
     protect: tuple[str, ...] = ()
     protect_patterns: tuple[str, ...] = ()
     """`corpus.protect` and `corpus.protect_patterns`, the spans that become reserved entries."""
@@ -68,33 +61,42 @@ class Description(BaseModel):
     def protection(self) -> Protection:
         return Protection(self.protect, self.protect_patterns)
 
+    @property
+    def languages(self) -> tuple[str, str]:
+        return self.source_language, self.target_language
+
+    @classmethod
+    def of(cls, run: TrainedRun, *others: TrainedRun) -> Description:
+        """Description of a run, or of an ensemble, whose limits are the lowest of its runs."""
+        config, tagging, runs = run.config, run.config.corpus.tagging, (run, *others)
+        return cls(
+            model=config.model.model_dump(mode="json"),
+            tokenizer=config.tokenizer,
+            decoding=config.decoding,
+            source_language=config.corpus.source,
+            target_language=config.corpus.target,
+            tags=config.corpus.tags,
+            default_tag=tagging.default,
+            is_tag_required=tagging.is_required,
+            languages_of_tags=dict(tagging.languages),
+            is_one_way=tagging.is_one_way,
+            max_tokens=min(one.max_tokens for one in runs),
+            most_tokens=min(one.config.corpus.max_tokens for one in runs),
+            sentences_seen=run.state.sentences_seen,
+            protect=config.corpus.protect,
+            protect_patterns=config.corpus.protect_patterns,
+            source_vocab_size=run.tokenizers[0].vocab_size,
+            target_vocab_size=run.tokenizers[1].vocab_size,
+            licences=licences_of(run.state.parents),
+        )
+
 
 def describe(run: TrainedRun, folder: Path) -> None:
     """Write the tokenizers and the description of a run into a folder."""
-    config, (source, target) = run.config, run.tokenizers
-    for name, tokenizer in (("source", source), ("target", target)):
+    for name, tokenizer in zip(("source", "target"), run.tokenizers, strict=True):
         (folder / f"tokenizer.{name}.json").write_text(tokenizer.to_json(), encoding="utf-8")
-    description = Description(
-        model=config.model.model_dump(mode="json"),
-        tokenizer=config.tokenizer,
-        decoding=config.decoding,
-        source_language=config.corpus.source,
-        target_language=config.corpus.target,
-        tags=config.corpus.tags,
-        default_tag=config.corpus.tagging.default,
-        is_tag_required=config.corpus.tagging.is_required,
-        languages_of_tags=dict(config.corpus.tagging.languages),
-        is_one_way=config.corpus.tagging.is_one_way,
-        max_tokens=run.max_tokens,
-        most_tokens=config.corpus.max_tokens,
-        sentences_seen=run.state.sentences_seen,
-        protect=config.corpus.protect,
-        protect_patterns=config.corpus.protect_patterns,
-        source_vocab_size=source.vocab_size,
-        target_vocab_size=target.vocab_size,
-        licences=licences_of(run.state.parents),
-    )
-    (folder / DESCRIPTION).write_text(json_text(description.model_dump(mode="json")), encoding="utf-8")
+    description = Description.of(run).model_dump(mode="json")
+    (folder / DESCRIPTION).write_text(json_text(description), encoding="utf-8")
 
 
 def load_exported(
@@ -103,23 +105,15 @@ def load_exported(
     """Load a model that `mt export --format ctranslate2` wrote; `paths` has only its folder.
 
     Raises InputError if ctranslate2 is not installed, the folder has no such model, or a precision or checkpoint is
-    given, because an exported model has only one precision and one checkpoint.
+    given.
     """
-    if precision != "auto":
-        raise InputError("precision: an exported model has its own number format; see mt export --quantization")
-    if checkpoint is not None:
-        raise InputError("checkpoint: an exported model has one checkpoint only; use the engine mt")
-    if len(paths) > 1:
-        raise InputError("exported models cannot be an ensemble; use the engine mt, or one folder")
+    if precision != "auto" or checkpoint is not None or len(paths) > 1:
+        raise InputError("precision, checkpoint and ensemble are for the engine mt; an exported model has one of each")
     ctranslate2, folder = import_ctranslate2(), Path(paths[0])
     try:
-        with reading(folder):
-            for path in _files(folder):
-                check_regular(path)  # CTranslate2 itself would block on a pipe.
         description = read_model(folder / DESCRIPTION, Description)
         tokenizers = load_pair(folder, description.tokenizer, description.tags)
-        description.protection.spans(" ")
-    except (InputError, regex.error) as error:
+    except InputError as error:
         raise _refusal(folder, error) from None
     try:
         return CTranslate2Engine(ctranslate2, folder, tokenizers, device), tokenizers, description
@@ -136,9 +130,5 @@ def _refusal(folder: Path, error: Exception) -> InputError:
 
 def digest_of_export(folder: Path) -> str:
     """Digest of the files in the folder of an exported model."""
-    return fingerprint([digest_of_file(path) for path in _files(folder)])
-
-
-def _files(folder: Path) -> list[Path]:
-    """Files in a folder; a download may have added a folder of its own."""
-    return sorted(path for path in folder.iterdir() if not path.is_dir())
+    files = sorted(path for path in folder.iterdir() if not path.is_dir())  # A download may have added a folder.
+    return fingerprint([*map(digest_of_file, files)])

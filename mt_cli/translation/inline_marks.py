@@ -105,7 +105,6 @@ _ELEMENTS = frozenset(_ELEMENT_NAMES.split())
 """Elements of HTML and WebVTT whose start tags are tags even where their end tags are missing, or in another text."""
 
 _MOST_CACHED = 64
-"""Number of texts whose marks are kept in memory."""
 _DEEPEST = 20
 """Number of open marks of emphasis among which the partner of a mark is searched for."""
 _MAY_HAVE_MARKS = re.compile(r"[<&%{}$@#\[\]\\`*_~]|:[\w/]|www\.")
@@ -165,7 +164,6 @@ class InlineMarks:
         return [mark for mark in marks if not (mark[2].is_placeholder and _is_inside(mark, spans))]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Start and end of each mark."""
         return [(start, end) for start, end, _ in self._marks(text)]
 
     def kept_spans(self, text: str) -> list[tuple[int, int]]:
@@ -208,33 +206,32 @@ def _marks_of(text: str, kinds: tuple[str, ...], tags: tuple[str, ...]) -> Seque
 
 def _groups(text: str, kinds: Sequence[str], tags: Sequence[str]) -> Iterator[list[_Mark]]:
     """Marks that stand alone and pairs of marks, those first that hold others."""
-    if MARKDOWN in kinds:
-        code = [_placeholder(match) for match in _CODE_OF_MARKDOWN.finditer(text)]
-        yield from ([mark] for mark in code)
-        yield from ([_placeholder(match)] for match in _SHORT_FORMULA.finditer(text))
-    if MARKDOWN in kinds or FORMULAS in kinds:
+    is_markdown = MARKDOWN in kinds
+
+    def alone(pattern: regex.Pattern[str], is_asked: bool = bool(kinds)) -> Iterator[list[_Mark]]:
+        yield from ([_placeholder(match)] for match in (pattern.finditer(text) if is_asked else ()))
+
+    code = [*alone(_CODE_OF_MARKDOWN, is_markdown)]
+    yield from code
+    yield from alone(_SHORT_FORMULA, is_markdown)
+    if is_markdown or FORMULAS in kinds:
         yield from ([_placeholder(match)] for match in _FORMULA.finditer(text) if _is_formula(match))
-    if MARKDOWN in kinds:
-        yield from ([_placeholder(match)] for match in _EXPRESSION.finditer(text))
-        yield from _links(text, code)
+    yield from alone(_EXPRESSION, is_markdown)
+    if is_markdown:
+        yield from _links(text, [mark for (mark,) in code])
     elif INTERFACE in kinds:
         yield from (pair for pair in _links(text, ()) if pair[1][2].raw.startswith("]("))
-    if kinds:
-        yield from ([_placeholder(match)] for match in _WITH_NAME_IN_BRACKETS.finditer(text))
+    yield from alone(_WITH_NAME_IN_BRACKETS)
     yield from (
         [(*match.span(), _tag(match[0]))] for match in LIKE_TAG.finditer(text) if match.start() or match[0] not in tags
     )
-    if kinds:
-        yield from ([_placeholder(match)] for match in _OF_ANY_FORMAT.finditer(text))
-        yield from ([(*match.span(), _tag(match[0]))] for match in _NUMBERED_TAG.finditer(text))
-    if CATALOGUE in kinds:
-        yield from ([_placeholder(match)] for match in _OF_CATALOGUE.finditer(text))
-    if QT in kinds:
-        yield from ([_placeholder(match)] for match in _OF_QT.finditer(text))
-    for kind in filter(kinds.__contains__, PLACEHOLDERS):
-        yield from ([_placeholder(match)] for match in _COMPILED[kind].finditer(text))
-    if kinds:
-        yield from ([_placeholder(match)] for match in _NAME_OF_NETS.finditer(text))
+    yield from alone(_OF_ANY_FORMAT)
+    yield from ([(*match.span(), _tag(match[0]))] for match in (_NUMBERED_TAG.finditer(text) if kinds else ()))
+    yield from alone(_OF_CATALOGUE, CATALOGUE in kinds)
+    yield from alone(_OF_QT, QT in kinds)
+    for kind, pattern in _COMPILED.items():
+        yield from alone(pattern, kind in kinds)
+    yield from alone(_NAME_OF_NETS)
     if EMPHASIS in kinds:
         yield from _emphasis(text)
 

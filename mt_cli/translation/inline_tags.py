@@ -86,7 +86,6 @@ class TaggedText:
 
     @property
     def has_text(self) -> bool:
-        """Whether there is anything to translate."""
         return any(isinstance(piece, str) and piece.strip() for piece in self.pieces)
 
     @cached_property
@@ -117,8 +116,16 @@ class TaggedText:
     def written(
         self, translation: str, escape: Callable[[str], str], raws: Mapping[int, str] = NO_TAGS
     ) -> tuple[str, bool]:
-        """Content for a translation, and whether its tags had to be repaired; `raws` replaces tags by their place."""
-        waiting, is_damaged, has_markup = self._occurrences(), False, any("<" in text for text in self._texts())
+        """Content for a translation, with what stands before and after it, and whether its tags had to be repaired.
+
+        `raws` replaces tags by their place.
+        """
+        before, after = (
+            "".join(escape(piece) if isinstance(piece, str) else raws.get(piece.place, piece.raw) for piece in pieces)
+            for pieces in (self.before, self.after)
+        )
+        waiting, is_damaged = self._occurrences(), False
+        has_markup = any(isinstance(piece, str) and "<" in piece for piece in self.pieces)
         parts: list[str] = []
         open_tags: list[int] = []
         places: dict[int, int] = {}
@@ -132,7 +139,7 @@ class TaggedText:
             if not isinstance(tag, Tag) or index is None:
                 is_damaged = True
                 continue
-            if tag.kind == "end" and not (open_tags and self._name_of(open_tags[-1]) == tag.name):
+            if tag.kind == "end" and not (open_tags and _name(self.pieces[open_tags[-1]]) == tag.name):
                 is_damaged = True
                 continue
             places[index] = len(parts)
@@ -153,7 +160,7 @@ class TaggedText:
             if last < first:  # An end does not come before its beginning.
                 parts[first], parts[last] = parts[last], parts[first]
                 is_damaged = True
-        return "".join(parts), bool(is_damaged or open_tags or lost)
+        return "".join([before, *parts, after]), bool(is_damaged or open_tags or lost)
 
     @cached_property
     def _crossing(self) -> Sequence[tuple[int, int]]:
@@ -170,27 +177,9 @@ class TaggedText:
                     crossing.append((begun[name].pop(), index))
         return crossing
 
-    def _name_of(self, index: int) -> str:
-        piece = self.pieces[index]
-        return "" if isinstance(piece, str) else piece.name
-
     def _end_of(self, index: int) -> str:
         """End tag of a start tag; empty for other tags."""
         return raw_of(self.pieces[self._ends[index]]) if index in self._ends else ""
-
-    def written_with_surroundings(
-        self, translation: str, escape: Callable[[str], str], raws: Mapping[int, str] = NO_TAGS
-    ) -> tuple[str, bool]:
-        """Content for a translation, with what stands before and after it, and whether its tags had to be repaired."""
-        before, after = (
-            "".join(escape(piece) if isinstance(piece, str) else raws.get(piece.place, piece.raw) for piece in pieces)
-            for pieces in (self.before, self.after)
-        )
-        content, is_damaged = self.written(translation, escape, raws)
-        return before + content + after, is_damaged
-
-    def _texts(self) -> list[str]:
-        return [piece for piece in self.pieces if isinstance(piece, str)]
 
     def _occurrences(self) -> dict[str, deque[int]]:
         """Index of the piece for each occurrence of a tag in the text, or -1 where plain text looks like it."""
@@ -208,7 +197,6 @@ class TaggedText:
 
 
 def raw_of(piece: Piece) -> str:
-    """Text, or content of a tag."""
     return piece if isinstance(piece, str) else piece.raw
 
 

@@ -13,12 +13,11 @@ from functools import cached_property
 from itertools import chain, compress
 from typing import TYPE_CHECKING, NamedTuple
 
-from mt_cli.config.tags import Tagging
 from mt_cli.corpus.augmented_text import is_in_capitals, lower, upper
 from mt_cli.corpus.glossary import FoundTerm, TermUse, term_uses
-from mt_cli.corpus.protected_text import NO_TEXT, UNPROTECTED, ProtectedText, Protection, Restored
+from mt_cli.corpus.protected_text import NO_TEXT, ProtectedText, Restored
 from mt_cli.corpus.rows import tagged_text, untagged
-from mt_cli.corpus.sentences import SentencesSeen, has_letters, has_words, sentences_of
+from mt_cli.corpus.sentences import has_letters, has_words, sentences_of
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
@@ -27,6 +26,7 @@ from mt_cli.translation.sentences import glue_of_translations, middle_of, split_
 if TYPE_CHECKING:
     from mt_cli.translation.quality import Estimate
     from mt_cli.translation.token_details import Details
+    from mt_cli.translation.translator import Translator
 
 _LINE_END = re.compile(r"(?:(?<!\s)[^\S\r\n]++)?+[\r\n]\s*")
 _SHORT = 40
@@ -73,16 +73,6 @@ class Segment:
         """A segment that the model does not read: its text is its translation."""
         return cls("", [], None, start, glue, (TextHypothesis(text, Hypothesis([], 0.0)),), ProtectedText(text))
 
-    @property
-    def copy(self) -> str:
-        """Text of a segment that is copied."""
-        return self.hypotheses[0].text
-
-    @property
-    def unknown_words(self) -> tuple[str, ...]:
-        """Words of the segment that are not in the vocabulary."""
-        return unknown_words(self.tokenizer, self.text, self.ids) if self.tokenizer else ()
-
     def restored(self, rank: int = 0) -> Restored:
         """Text of a translation with the protected spans of the segment."""
         return self.protected.restore(self.hypotheses[rank].text) if self.text else Restored(self.protected.original)
@@ -92,9 +82,7 @@ class MarkedTexts(NamedTuple):
     """Translations with the marks of a line that the model does not protect."""
 
     texts: Sequence[str]
-    """Text of each hypothesis."""
     lost: Sequence[tuple[str, ...]]
-    """Marks that each text lacks."""
     is_guess: bool
     """True if no word tells where a mark of the best translation belongs."""
 
@@ -115,6 +103,8 @@ class Translation:
     protected: ProtectedText = NO_TEXT
     """`normalised` with its protected spans; segments are parts of it."""
     details: Details | None = None
+    estimate: Estimate | None = None
+    """Expected quality; None for an empty line, or if the translator has no estimate."""
     capitals_of: str | None = None
     """Language in whose capitals the translation is written; None if it stays as the model wrote it."""
     marked: MarkedTexts | None = None
@@ -148,21 +138,13 @@ class Translation:
     @property
     def lost_spans(self) -> tuple[str, ...]:
         """Protected spans of the line that the best translation lacks."""
-        return self.lost_in(0)
+        lost = (span for segment in self._with_spans for span in segment.restored().lost)
+        return (*lost, *(self.marked.lost[0] if self.marked is not None else ()))
 
     @property
     def reordered_spans(self) -> tuple[str, ...]:
         """Placeholders without numbers, such as `%s`, if the best translation has them in another order."""
-        return self.reordered_in(0)
-
-    def lost_in(self, rank: int) -> tuple[str, ...]:
-        """Protected spans of the line that a hypothesis lacks, by its rank from 0."""
-        lost = (span for segment in self._with_spans for span in segment.restored(rank).lost)
-        return (*lost, *(self.marked.lost[rank] if self.marked is not None else ()))
-
-    def reordered_in(self, rank: int) -> tuple[str, ...]:
-        """Placeholders without numbers, if a hypothesis has them in another order."""
-        return tuple(span for segment in self._with_spans for span in segment.restored(rank).reordered)
+        return tuple(span for segment in self._with_spans for span in segment.restored().reordered)
 
     @cached_property
     def term_uses(self) -> list[TermUse]:
@@ -175,13 +157,13 @@ class Translation:
 
     @property
     def unknown_words(self) -> tuple[str, ...]:
-        """Words of the line that are not in the vocabulary of the source."""
-        return tuple(word for segment in self.segments for word in segment.unknown_words)
-
-    @property
-    def estimate(self) -> Estimate | None:
-        """Expected quality, if the line has details with one."""
-        return self.details.estimate if self.details else None
+        """Words of the line that are not in the vocabulary of the source; signs such as `$` are no words."""
+        words = list[str]()
+        for segment in self.segments:
+            if segment.tokenizer is not None and UNK_ID in segment.ids:
+                spans = zip(segment.ids, segment.tokenizer.spans(segment.text), strict=True)
+                words += (segment.text[start:end].strip() for index, (start, end) in spans if index == UNK_ID)
+        return tuple(filter(has_words, words))
 
     @property
     def searched(self) -> list[Segment]:
@@ -194,12 +176,12 @@ class Translation:
             replace(part, hypotheses=part.hypotheses[rank:][:1]) if part.text else part for part in self.segments
         ]
         marked = self.marked and MarkedTexts(self.marked.texts[rank:][:1], self.marked.lost[rank:][:1], False)
-        return replace(self, segments=segments, details=None, marked=marked)
+        return replace(self, segments=segments, details=None, estimate=None, marked=marked)
 
-    def with_estimate(self, estimate: Estimate | None) -> Translation:
-        """Copy whose details have an estimate."""
-        assert self.details is not None
-        return replace(self, details=replace(self.details, estimate=estimate))
+    @property
+    def by_rank(self) -> list[Translation]:
+        """The translation, and a copy for each of its other hypotheses."""
+        return [self, *map(self.at_rank, range(1, len(self.hypotheses)))]
 
     def with_hypotheses(self, hypotheses: Iterator[Sequence[TextHypothesis]]) -> Translation:
         """Copy with the next item of `hypotheses` in each segment that is not empty."""
@@ -220,7 +202,6 @@ class _Part(NamedTuple):
     """Part of a line, of which one or several segments are made."""
 
     line: ProtectedText
-    """The whole line."""
     before: str
     """Tag before each segment, and a space."""
     body: str
@@ -258,19 +239,17 @@ class LineSplitter(NamedTuple):
     a comma or between words, if it also has more than 40 tokens.
     """
 
-    tokenizer: Tokenizer
-    max_tokens: int
-    """Tokens of the longest source that the model was trained on."""
-    tagging: Tagging
-    languages: tuple[str, str]
-    """Source and target."""
-    most_tokens: int = 0
-    """`corpus.max_tokens`: no segment has more tokens, unless `max_tokens` is larger."""
-    protection: Protection = UNPROTECTED
+    translator: Translator
     lowers_capitals: bool = False
     """True if lines in capitals are given to the model in small letters."""
-    sentences_seen: SentencesSeen | None = None
-    """Fractions of training sources with several sentences; None if unknown."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.translator.tokenizers[0]
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        return self.translator.languages
 
     def split(self, sources: Sequence[str], tag: str | None, split_sentences: bool | None) -> list[Translation]:
         """Split lines into segments; each begins with the tag of its line, or with the tag that `Tagging` chooses."""
@@ -280,14 +259,14 @@ class LineSplitter(NamedTuple):
 
     def _line(self, source: str, tag: str | None, split_sentences: bool | None) -> _Line:
         text = " ".join(source.split())
-        plain = untagged(text, self.tagging.tags)
+        plain = untagged(text, self.translator.tagging.tags)
         if not has_letters(plain):
             if not self.tokenizer.cleaned(plain).strip():  # Also soft hyphens and zero-width characters alone.
                 return _Line(source, text, "")
             is_whole = plain == text and not {"\r", "\n"} & set(source)
             return _Line(source, text, source if is_whole else plain)
         text = " ".join(self.tokenizer.cleaned(text).split())
-        plain = untagged(text, self.tagging.tags)
+        plain = untagged(text, self.translator.tagging.tags)
         protected = self._protected(source, plain)
         if protected.contents and not has_letters(protected.text):
             return _Line(source, text, protected.original)
@@ -295,16 +274,18 @@ class LineSplitter(NamedTuple):
         if is_lowered:
             protected = replace(protected, text=lower(protected.text, self.languages[0]))
         line = replace(protected, text=text.removesuffix(plain) + protected.text) if plain != text else protected
-        before = tagged_text(line.text, self.tagging, tag).removesuffix(protected.text)
+        before = tagged_text(line.text, self.translator.tagging, tag).removesuffix(protected.text)
         parts = [*self._parts(before, line, protected.text, split_sentences)]
         return _Line(source, text, plain, line, self.languages[1] if is_lowered else None, parts)
 
     def _protected(self, source: str, plain: str) -> ProtectedText:
         """The line without its tag, cleaned and with one space between words, but for those in protected spans."""
-        if not self.protection:
+        if not self.translator.protection:
             return ProtectedText(plain)
         first, *rest = source.split(maxsplit=1)
-        body = self.protection.protect((rest[0] if rest else "") if first in self.tagging.tags else source)
+        body = self.translator.protection.protect(
+            (rest[0] if rest else "") if first in self.translator.tagging.tags else source
+        )
         contents = tuple(_LINE_END.sub(" ", content) for content in body.contents)
         return ProtectedText(" ".join(self.tokenizer.cleaned(body.text).split()), contents)
 
@@ -313,8 +294,8 @@ class LineSplitter(NamedTuple):
         start, sentences = len(line.text) - len(plain), [(plain, "")]
         if split_sentences:
             sentences = sentences_of(plain, self.languages[0])
-        elif split_sentences is None and self.sentences_seen is not None:
-            sentences = self.sentences_seen.parts_of(plain, self.languages[0])
+        elif split_sentences is None and (seen := self.translator.sentences_seen) is not None:
+            sentences = seen.parts_of(plain, self.languages[0])
         for number, (sentence, glue) in enumerate(sentences, start=1):
             after = glue_of_translations(glue, *self.languages) if number < len(sentences) else ""
             yield _Part(line, before, sentence, start, after)
@@ -324,7 +305,7 @@ class LineSplitter(NamedTuple):
         """A line with the segments of each of its parts."""
         if not line.parts:
             return Translation(line.source, line.normalised, [Segment.copied(line.plain, 0)], False, line.plain)
-        most_tokens = self.max_tokens + bool(line.parts[0].before)
+        most_tokens = self.translator.max_tokens + bool(line.parts[0].before)
         is_too_long = any(len(part) > 1 or len(part[0].ids) > most_tokens or not part[0].text for part in segments)
         all_segments = [*chain(*segments)]
         return Translation(*line[:2], all_segments, is_too_long, *line[2:4], capitals_of=line.capitals_of)
@@ -348,7 +329,7 @@ class LineSplitter(NamedTuple):
         """Segment of a part with these ids; two parts, split between its sentences or words, if it is too long."""
         ids = ids if len(ids) > bool(part.before) else []  # `tokenizer.letters` may delete the whole line.
         length = len(ids) - bool(part.before)
-        if length <= self.max_tokens:
+        if length <= self.translator.max_tokens:
             return part.segment(ids, self.tokenizer)
         body = part.body
         sentences = part.sentences or sentences_of(body, self.languages[0])
@@ -356,7 +337,7 @@ class LineSplitter(NamedTuple):
         if number:
             between = sentences[number - 1][1]
             end = sum(map(len, chain(*sentences[:number]))) - len(between)
-        elif len(body) > 1 and length > min(_SHORT, self.most_tokens):
+        elif len(body) > 1 and length > min(_SHORT, self.translator.most_tokens or self.translator.max_tokens):
             end, between = split_point(body)
             if not between and body.isascii() and len(body) > _SHORT:  # An address or encoded data, not words.
                 return part.copied()
@@ -369,12 +350,3 @@ class LineSplitter(NamedTuple):
             part._replace(body=body[:end], glue=glue, sentences=halves[0]),
             part._replace(body=body[next_start:], start=part.start + next_start, sentences=halves[1]),
         )
-
-
-def unknown_words(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> tuple[str, ...]:
-    """Words of a text that are not in the vocabulary, from its ids; signs such as `$` are no words."""
-    if UNK_ID not in ids:
-        return ()
-    spans = zip(ids, tokenizer.spans(text), strict=True)
-    unknown = (text[start:end].strip() for index, (start, end) in spans if index == UNK_ID)
-    return tuple(filter(has_words, unknown))

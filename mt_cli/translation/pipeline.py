@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from mt_cli.decoding.engine import Engine, RelayedEngine
-from mt_cli.translation.lines import Translation
-from mt_cli.translation.stream import TranslatedLine, translated_lines
-from mt_cli.translation.translator import Translator
 
 Block = TypeVar("Block")
 Result = TypeVar("Result")
@@ -30,18 +27,6 @@ MOST_BLOCKS = 3
 """Default number of blocks in memory: one that is searched, one before it and one after it."""
 _Call = tuple["Future[Any]", Callable[..., Any], tuple[Any, ...]]
 """A call for the main thread: its result, the function, and the arguments."""
-
-
-@dataclass(frozen=True)
-class TextWork:
-    """Translates a block of lines into what is written about each."""
-
-    translator: Translator
-    search: dict[str, Any]
-    formats: Sequence[Callable[[Translation], str]]
-
-    def __call__(self, lines: Sequence[str]) -> list[TranslatedLine]:
-        return translated_lines(self.translator.translate_fully(lines, **self.search), self.formats)
 
 
 @dataclass(frozen=True)
@@ -53,9 +38,9 @@ class Pipeline:
     _calls: SimpleQueue[_Call] = field(default_factory=SimpleQueue)
     _is_closed: threading.Event = field(default_factory=threading.Event)
 
-    def with_engine(self, translator: Translator) -> Translator:
-        """Copy of a translator whose engine computes in the thread that calls `run`."""
-        return replace(translator, engine=_QueuedEngine(translator.engine, self))
+    def queued(self, engine: Engine) -> Engine:
+        """Engine whose calls are made in the thread that calls `run`."""
+        return RelayedEngine(lambda method, *arguments: self.call(getattr(engine, method), *arguments))
 
     def run(self, blocks: Iterable[Block], work: Callable[[Block], Result], write: Callable[[Result], object]) -> None:
         """Call `work` with each block, and `write` with each result, one at a time and in the order of the blocks.
@@ -100,7 +85,10 @@ class Pipeline:
                         free.release()
                 end.result()
             finally:
-                self._close()
+                self._is_closed.set()
+                with suppress(Empty):
+                    while True:
+                        self._calls.get_nowait()[0].cancel()
                 free.release()
 
     def call(self, function: Callable[..., Result], *arguments: object) -> Result:
@@ -111,13 +99,6 @@ class Pipeline:
             future.cancel()
         return future.result()
 
-    def _close(self) -> None:
-        """Cancel calls that wait, and those to come."""
-        self._is_closed.set()
-        with suppress(Empty):
-            while True:
-                self._calls.get_nowait()[0].cancel()
-
 
 def _compute(future: Future[Any], function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     try:
@@ -127,14 +108,3 @@ def _compute(future: Future[Any], function: Callable[..., Any], arguments: tuple
     except BaseException:  # Ctrl-C.
         future.cancel()
         raise
-
-
-@dataclass(frozen=True)
-class _QueuedEngine(RelayedEngine):
-    """Engine whose calls are made by the thread that runs a pipeline."""
-
-    engine: Engine
-    pipeline: Pipeline
-
-    def compute(self, method: str, rows: Sequence[Any], *options: Any) -> list[Any]:
-        return self.pipeline.call(getattr(self.engine, method), rows, *options)

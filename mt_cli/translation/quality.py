@@ -1,12 +1,15 @@
-"""Expected chrF of translations: a ridge regression on what the model and the lengths of both sides say of them.
+"""Expected chrF of translations, and the choice of those that most need reading.
 
-Both engines compute the features. The agreement of the n-best list and the coverage by attention are not among them:
-on held-out text, they did not improve the estimate.
+It is a ridge regression on what the model and the lengths of both sides say of translations. Both engines compute the
+features. The agreement of the n-best list and the coverage by attention are not among them: on held-out text, they did
+not improve the estimate.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,8 +19,8 @@ from pydantic import BaseModel, FiniteFloat
 from mt_cli.checkpoint.checkpoint import Checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.corpus.sentences import has_letters
-from mt_cli.runtime.console import listed
-from mt_cli.runtime.files import read_model
+from mt_cli.runtime.console import listed, say
+from mt_cli.runtime.files import read_model, write_atomically
 from mt_cli.translation.sentences import units
 
 if TYPE_CHECKING:
@@ -59,7 +62,7 @@ class Estimate(NamedTuple):
     @property
     def rank(self) -> float:
         """The lower, the sooner to read: lines whose estimate does not hold, then by expected chrF, never copies."""
-        return (self.chrf - 1000.0 * bool(self.doubt)) if self.reason else float("inf")
+        return (self.chrf - 1000.0 * bool(self.doubt)) if self.reason else inf
 
     @property
     def shown(self) -> float | None:
@@ -198,3 +201,53 @@ def read_quality(path: Path, engine: str = "mt", checkpoint: str | None = None) 
     model = read_model(path / QUALITY, QualityModel)
     is_of_weights = engine != "mt" or model.digest == Checkpoint(RunDirectory(path).path_of(checkpoint)).digest
     return model if is_of_weights else None
+
+
+def format_review(item: Translation) -> str:
+    """Rank, expected chrF, reason, source and translation of a line; empty if nothing was translated."""
+    estimate = item.estimate
+    if estimate is None or not estimate.reason:
+        return ""
+    shown = "" if estimate.shown is None else f"{estimate.shown:.1f}"
+    cells = repr(estimate.rank), shown, estimate.doubt or estimate.reason, item.source, item.text
+    return "\t".join(" ".join(cell.split()) for cell in cells)
+
+
+def write_review(path: Path, share: float) -> tuple[int, int]:
+    """Replace a file of all lines, in the form of `format_review`, by a table of the share with the lowest ranks.
+
+    Returns how many lines the table has, and of how many. Only ranks are in memory.
+    """
+    with path.open(encoding="utf-8", newline="\n") as lines:
+        ranks = [float(rank) if (rank := line.partition("\t")[0].strip()) else inf for line in lines]
+    chosen = set(lowest(ranks, share))
+
+    def write(temporary: str) -> None:
+        with path.open(encoding="utf-8", newline="\n") as lines, open(temporary, "w", encoding="utf-8") as table:
+            table.write("line\texpected_chrf\treason\tsource\ttranslation\n")
+            rows = ((row, line.partition("\t")[2]) for row, line in enumerate(lines, start=1) if row - 1 in chosen)
+            table.writelines(f"{row}\t{cells}" for row, cells in rows)
+
+    write_atomically(path, write)
+    return len(chosen), sum(map(isfinite, ranks))
+
+
+def units_to_review(
+    estimates: Mapping[int, Sequence[Estimate]], quality: QualityModel, share: float, name: str
+) -> tuple[set[int], set[int]]:
+    """Indices of units to review, the share with the lowest estimates, and of units that need no review.
+
+    `estimates` has those of the lines of each unit, of which the lowest counts. If they do not hold for the document,
+    no unit is known to need no review. Prints what is expected of the document, whose name is given.
+    """
+    counts = Counter[str]()
+    for estimate in (estimate for of_unit in estimates.values() for estimate in of_unit):
+        counts.update(counts_of(estimate))
+    if not counts:
+        return set(), set()
+    say(f"{name}: {quality.describe(counts)}")
+    ranks = {unit: min((estimate.rank for estimate in of_unit), default=inf) for unit, of_unit in estimates.items()}
+    indices = [*ranks]
+    chosen = {indices[row] for row in lowest([*ranks.values()], share)}
+    certain = {unit for unit, rank in ranks.items() if rank >= 0} if quality.holds(counts) else set()
+    return chosen, certain - chosen

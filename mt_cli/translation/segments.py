@@ -7,12 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from torch import Tensor
-
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence
 from mt_cli.decoding.search import Hypothesis
-from mt_cli.errors import InputError
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.translation.lines import Segment, TextHypothesis, Translation
@@ -83,8 +80,9 @@ class SegmentEngine:
         for text, (segment, prefix, best) in zip(texts, rows, strict=True):
             words: dict[int, str] = {}
             if is_copied and segment.ids and UNK_ID in best.ids:
-                weights = attention_of(next(decoded))[:-1, :-1]
-                words = attended_words(segment, weights, self.tokenizers[0], self.tags)
+                attention = next(decoded).attention
+                assert attention is not None
+                words = attended_words(segment, attention[:-1, :-1], self.tokenizers[0], self.tags)
             if UNK_ID in best.ids and prefix:
                 spans = self.tokenizers[1].spans(prefix)
                 words |= {place: prefix[start:end] for place, (start, end) in enumerate(spans)}
@@ -104,20 +102,14 @@ class SegmentEngine:
         An engine that does not compute the attention with the scores is asked for it, `with_attention` or without
         scores.
         """
-
-        def decode(rows: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
-            if not with_scores:
-                return [ForcedDecoding([], weights) for weights in self.engine.attend(rows)]
-            decoded = self.engine.force_decode(rows)
-            if with_attention and any(forced.attention is None for forced in decoded):
-                both = zip(decoded, self.engine.attend(rows), strict=True)
-                return [ForcedDecoding(forced.log_probs, weights) for forced, weights in both]
-            return decoded
-
         first_ids = self.tokenizers[0].first_target_ids([text for text, _, _ in pairs])
         for start in range(0, len(pairs), _PAIRS_FORCED_AT_ONCE):
             rows = range(start, min(start + _PAIRS_FORCED_AT_ONCE, len(pairs)))
-            decoded = decode([(pairs[row][1], [*first_ids[row], *pairs[row][2]]) for row in rows])
+            ids = [(pairs[row][1], [*first_ids[row], *pairs[row][2]]) for row in rows]
+            decoded = self.engine.force_decode(ids) if with_scores else [ForcedDecoding([], None)] * len(ids)
+            if (with_attention or not with_scores) and any(forced.attention is None for forced in decoded):
+                both = zip(decoded, self.engine.attend(ids), strict=True)
+                decoded = [ForcedDecoding(forced.log_probs, weights) for forced, weights in both]
             yield from (forced.without_first(len(first_ids[row])) for row, forced in zip(rows, decoded, strict=True))
 
     def force_decode_best(self, lines: Sequence[Translation], **options: bool) -> Iterator[ForcedDecoding]:
@@ -131,10 +123,3 @@ class SegmentEngine:
             [(segment.text, segment.input_ids or segment.ids, ids) for segment, ids in rows], **options
         )
         return (with_own_tokens(forced, row[0]) for forced, row in zip(decoded, rows, strict=True))
-
-
-def attention_of(forced: ForcedDecoding) -> Tensor:
-    """Attention of a forced decoding; raises InputError if its engine does not report it."""
-    if forced.attention is None:
-        raise InputError("this engine does not report attention; use --engine mt")
-    return forced.attention

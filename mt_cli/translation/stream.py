@@ -6,8 +6,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mt_cli.errors import MtError
 from mt_cli.runtime.console import listed, say
@@ -15,9 +16,9 @@ from mt_cli.translation.quality import QualityModel, counts_of
 
 if TYPE_CHECKING:
     from mt_cli.translation.lines import Translation
+    from mt_cli.translation.translator import Translator
 
 _FIRST_BLOCK, LARGEST_BLOCK, LARGEST_BLOCK_OF_A_GPU = 32, 2048, 16_384
-"""Lines of a block."""
 _GROWTH = 4
 """Lines of a block by those of the block before it, up to the largest."""
 _MOST_NAMED, _LONGEST_WORD = 5, 60
@@ -45,9 +46,9 @@ def format_json(item: Translation) -> str:
         **({"expected_chrf": item.estimate.shown} if item.estimate else {}),
         "score": round(item.score, 4),
         "hypotheses": [
-            {"text": text, "score": round(score, 4)}
-            | {"lost_spans": item.lost_in(rank), "reordered_spans": item.reordered_in(rank)}
-            for rank, (text, score) in enumerate(item.hypotheses)
+            {"text": one.text, "score": round(one.score, 4)}
+            | {"lost_spans": one.lost_spans, "reordered_spans": one.reordered_spans}
+            for one in item.by_rank
         ],
         "source_tokens": item.details.source_tokens,
         "tokens": item.details.tokens,
@@ -84,24 +85,6 @@ _NOTICES = {
     "term": "the translation lacks a term of the glossary",
 }
 _STRICT = ("lost", "reordered", "term")
-
-
-class UnknownWords:
-    """Prints the unknown words of the first few texts."""
-
-    def __init__(self) -> None:
-        self._number = 0
-
-    def add(self, place: str, words: Sequence[str]) -> None:
-        """Record the unknown words of a text at a place, such as `line 3`."""
-        self._number += bool(words)
-        if words and self._number <= _MOST_NAMED:
-            say(f"note: {place}: {unknown_words_note(words)}")
-
-    def say_number(self) -> None:
-        """Print the number of texts, if not all of them were named."""
-        if self._number > _MOST_NAMED:
-            say(f"note: {self._number:,} lines had words that are not in the vocabulary")
 
 
 def unknown_words_note(words: Sequence[str]) -> str:
@@ -147,8 +130,20 @@ def translated_lines(
     ]
 
 
+@dataclass(frozen=True)
+class TextWork:
+    """Translates a block of lines into what is written about each."""
+
+    translator: Translator
+    search: dict[str, Any]
+    formats: Sequence[Callable[[Translation], str]]
+
+    def __call__(self, lines: Sequence[str]) -> list[TranslatedLine]:
+        return translated_lines(self.translator.translate_fully(lines, **self.search), self.formats)
+
+
 def _problems_of(line: Translation) -> Mapping[str, str]:
-    ranks, problems = range(len(line.hypotheses)), {}
+    ranked, problems = line.by_rank, {}
     if line.is_too_long:
         num_segments = len(line.searched)
         problems["long"] = f" in {num_segments:,} segments" if num_segments > 1 else "" if num_segments else " copied"
@@ -156,11 +151,11 @@ def _problems_of(line: Translation) -> Mapping[str, str]:
         problems["empty"] = ""
     if repeats_itself(line.plain, line.text):
         problems["loop"] = ""
-    if any(map(line.lost_in, ranks)):
+    if any(one.lost_spans for one in ranked):
         problems["lost"] = ""
     if line.marked is not None and line.marked.is_guess:
         problems["guessed"] = ""
-    if any(map(line.reordered_in, ranks)):
+    if any(one.reordered_spans for one in ranked):
         problems["reordered"] = ""
     if missing := [use.source for use in line.term_uses if use.status == "missing"]:
         problems["term"] = f" (`{'`, `'.join(dict.fromkeys(missing))}`)"
@@ -177,7 +172,7 @@ class LineNotices:
 
     def __init__(self, is_strict: bool = False, quality: QualityModel | None = None, has_terms: bool = False) -> None:
         self._is_strict, self._quality, self._has_terms = is_strict, quality, has_terms
-        self._num_lines, self._unknown_words = 0, UnknownWords()
+        self._num_lines = self._num_with_unknown_words = 0
         self._lines: dict[str, list[str]] = {name: [] for name in _NOTICES}
         """The first lines with each problem, by number."""
         self._counts, self._term_counts, self._estimates = Counter[str](), Counter[str](), Counter[str]()
@@ -193,11 +188,13 @@ class LineNotices:
                 self._lines[name].append(f"{self._num_lines:,}{note}")
         self._term_counts.update(line.term_counts)
         self._estimates.update(line.estimates)
-        if line.unknown_words:
-            self._unknown_words.add(f"line {self._num_lines:,}", line.unknown_words)
+        self._num_with_unknown_words += bool(line.unknown_words)
+        if line.unknown_words and self._num_with_unknown_words <= _MOST_NAMED:
+            say(f"note: line {self._num_lines:,}: {unknown_words_note(line.unknown_words)}")
 
     def __exit__(self, *error: object) -> None:
-        self._unknown_words.say_number()
+        if self._num_with_unknown_words > _MOST_NAMED:
+            say(f"note: {self._num_with_unknown_words:,} lines had words that are not in the vocabulary")
         if self._quality is not None and self._estimates:
             say(self._quality.describe(self._estimates))
         if self._has_terms:
@@ -245,13 +242,6 @@ def _may_repeat(text: str) -> bool:
 def _longest_loop(text: str) -> int:
     """Length of the longest part of a text that repeats itself, in characters."""
     return max((len(match[0]) for match in _LOOP.finditer(text[:_MOST_CHARACTERS])), default=0)
-
-
-def note_on_repetition(sources: Sequence[str], translations: Sequence[str]) -> str | None:
-    """A note on the lines whose translations repeat themselves; None if there are none."""
-    rows = enumerate(zip(sources, translations, strict=True), start=1)
-    lines = [f"{number:,}" for number, (source, translation) in rows if repeats_itself(source, translation)]
-    return f"{listed_lines(lines)}: {_NOTICES['loop']}" if lines else None
 
 
 def listed_lines(lines: Sequence[str], count: int | None = None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -14,27 +15,23 @@ from mt_cli.corpus.rows import untagged
 from mt_cli.corpus.term_marks import annotated, without_term_marks
 from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.errors import InputError
-from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.translation.lines import Segment, Translation
 
-
-def takes_terms(tokenizer: Tokenizer) -> bool:
-    """True if a model has learned to follow a glossary or, with protected spans, to copy its terms."""
-    return tokenizer.has_term_marks or bool(tokenizer.reserved_ids)
+if TYPE_CHECKING:
+    from mt_cli.translation.translator import Translator
 
 
-def with_terms(
-    lines: Sequence[Translation], glossary: Glossary, tokenizer: Tokenizer, tags: Sequence[str], most_tokens: int
-) -> list[Translation]:
-    """Lines with the terms of a glossary, in each segment that has at most `most_tokens` with them.
+def with_terms(lines: Sequence[Translation], glossary: Glossary, translator: Translator) -> list[Translation]:
+    """Lines with the terms of a glossary, in each segment that has at most `most_tokens` of a translator with them.
 
     Terms are annotated if the model has learned it, and are otherwise protected spans, which translations have as the
     glossary has them. Raises InputError if the model has learned neither.
     """
-    if not takes_terms(tokenizer):
+    if not translator.takes_terms:
         raise InputError("terms: this model has not learned to use them; train one with corpus.terms: true")
+    tokenizer, most_tokens = translator.source_tokenizer, translator.most_tokens or translator.max_tokens
     segments = [segment for line in lines for segment in line.searched]
-    bodies = [untagged(segment.text, tags) for segment in segments]
+    bodies = [untagged(segment.text, translator.tags) for segment in segments]
     are_lowered = [line.capitals_of is not None for line in lines for _ in line.searched]
     terms = [
         glossary.find(body, is_lowered) if body == without_term_marks(body) else []

@@ -9,8 +9,9 @@ import pickle
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from multiprocessing import forkserver, get_all_start_methods, get_context
+from dataclasses import replace
+from functools import partial
+from multiprocessing import forkserver, get_context
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
@@ -18,11 +19,9 @@ from typing import Any
 from mt_cli.decoding.engine import RelayedEngine
 from mt_cli.errors import MtError
 from mt_cli.runtime.cpus import num_usable_cpus
-from mt_cli.translation.pipeline import TextWork
-from mt_cli.translation.stream import TranslatedLine
+from mt_cli.translation.stream import TextWork, TranslatedLine
 
-_HAS_FORK_SERVER = "forkserver" in get_all_start_methods()
-_CONTEXT = get_context("forkserver") if _HAS_FORK_SERVER else get_context("spawn")
+_CONTEXT = get_context("forkserver")
 _FEWEST_LINES = 512
 """Blocks of fewer lines are not worth a process, which takes seconds to start."""
 _MOST_PROCESSES = 8
@@ -44,54 +43,40 @@ class TextProcesses:
         self._work, self._free = work, SimpleQueue[Connection | None]()
         for _ in range(number):
             self._free.put(None)
-        if _HAS_FORK_SERVER:  # Imports PyTorch once, while the first blocks are translated.
-            _CONTEXT.set_forkserver_preload([__name__])
-            forkserver.ensure_running()
+        _CONTEXT.set_forkserver_preload([__name__])  # Imports PyTorch once, while the first blocks are translated.
+        forkserver.ensure_running()
 
     def __call__(self, lines: Sequence[str]) -> list[TranslatedLine]:
-        """Raises MtError if the work does, and RuntimeError if a process has ended."""
+        """Raises MtError if the work does, and EOFError if a process has ended."""
         if len(lines) < _FEWEST_LINES:
             return self._work(lines)
         pipe = self._free.get()
         try:
-            if pipe is None:
-                pipe = self._started()
-            return self._translated(pipe, lines)
+            pipe = pipe or self._started()
+            _send(pipe, lines)
+            while True:
+                name, value = pickle.loads(pipe.recv_bytes())
+                if name == "failed":
+                    raise value
+                if name == "done":
+                    return value  # type: ignore[no-any-return]
+                _send(pipe, getattr(self._work.translator.engine, name)(*value))
         finally:
             self._free.put(pipe)
 
     def _started(self) -> Connection:
         ours, theirs = _CONTEXT.Pipe()
-        work = replace(self._work, translator=self._work.translator.with_engine(RelayedEngine()))
+        engine = RelayedEngine(partial(_ask, theirs))
+        work = replace(self._work, translator=self._work.translator.with_engine(engine))
         _CONTEXT.Process(target=_serve, args=(theirs, work), daemon=True).start()
         theirs.close()
         return ours
 
-    def _translated(self, pipe: Connection, lines: Sequence[str]) -> list[TranslatedLine]:
-        _send(pipe, lines)
-        while True:
-            try:
-                name, value = pickle.loads(pipe.recv_bytes())
-            except (EOFError, ConnectionError):
-                raise RuntimeError("a process that prepares text has ended") from None
-            if name == "done":
-                lines_done: list[TranslatedLine] = value
-                return lines_done
-            if name == "failed":
-                raise value
-            _send(pipe, getattr(self._work.translator.engine, name)(*value))
 
-
-@dataclass(frozen=True)
-class _PipeEngine(RelayedEngine):
-    """Engine of the process at the other end of a pipe."""
-
-    pipe: Connection
-
-    def compute(self, method: str, rows: Sequence[Any], *options: Any) -> list[Any]:
-        _send(self.pipe, (method, (rows, *options)))
-        results: list[Any] = pickle.loads(self.pipe.recv_bytes())
-        return results
+def _ask(pipe: Connection, method: str, *arguments: Any) -> Any:
+    """Results of a method of the engine at the other end of a pipe."""
+    _send(pipe, (method, arguments))
+    return pickle.loads(pipe.recv_bytes())
 
 
 def _send(pipe: Connection, value: object) -> None:
@@ -101,7 +86,6 @@ def _send(pipe: Connection, value: object) -> None:
 def _serve(pipe: Connection, work: TextWork) -> None:
     """Work on blocks until the other process ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the other process, which terminates this one.
-    work = replace(work, translator=work.translator.with_engine(_PipeEngine(pipe)))
     with suppress(EOFError, ConnectionError):
         while True:
             lines = pickle.loads(pipe.recv_bytes())

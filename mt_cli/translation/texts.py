@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from mt_cli.corpus.protected_text import UNPROTECTED, Protection
 from mt_cli.corpus.sentences import sentences_of
-from mt_cli.errors import InputError
 from mt_cli.translation.drafts import Draft, lost_spans
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
 from mt_cli.translation.sentences import glue_of_translations
@@ -106,14 +105,3 @@ def translations_of(
     marks = InlineMarks(PLACEHOLDERS, protection)
     lost = {text: spans for text in distinct if (spans := lost_spans(text, drafts[text], marks))}
     return [TextTranslation(text, [drafts[row.text] for row in text.sentences], lost) for text in split]
-
-
-def checked_texts(texts: Iterable[str]) -> list[str]:
-    """The texts as a list; raises InputError for a single str, and for items of other types."""
-    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
-        raise InputError(f"found {texts!r:.60}; give a list of sentences")
-    listed = list(texts)
-    for number, text in enumerate(listed, 1):
-        if not isinstance(text, str):
-            raise InputError(f"sentence {number:,}: found {text!r:.60}; give a list of sentences, each a str")
-    return listed

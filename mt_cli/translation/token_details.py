@@ -17,7 +17,6 @@ from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.tokenizer.special_tokens import ABSENT, EOS, UNK_ID, character_ends
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.lines import Alignment, Segment, Translation
-from mt_cli.translation.quality import Estimate
 from mt_cli.translation.sentences import units
 
 
@@ -37,8 +36,6 @@ class Details:
     spaces counts as a word."""
     word_scores: list[float]
     """Lowest log-probability of the tokens of each word of the translation, in nats; 0 for words that are copied."""
-    estimate: Estimate | None = None
-    """Expected quality; None for an empty line, or if the translator has no estimate."""
 
 
 @dataclass(frozen=True)

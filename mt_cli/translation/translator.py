@@ -21,7 +21,7 @@ from mt_cli.config.tags import NO_TAGS, Tagging
 from mt_cli.corpus.cache import fingerprint
 from mt_cli.corpus.glossary import Glossary
 from mt_cli.corpus.languages import primary
-from mt_cli.corpus.protected_text import RESERVED, UNPROTECTED, Protection
+from mt_cli.corpus.protected_text import UNPROTECTED, Protection
 from mt_cli.corpus.rows import chosen_tag, tagged_text
 from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.decoding.constraints import ReservedIds
@@ -35,16 +35,13 @@ from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.special_tokens import EOS
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.drafts import translations_with_marks
-from mt_cli.translation.exported import digest_of_export, load_exported
+from mt_cli.translation.exported import Description, digest_of_export, load_exported
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks, may_have_marks
-from mt_cli.translation.lines import Alignment, LineSplitter, Translation, unknown_words
+from mt_cli.translation.lines import Alignment, LineSplitter, Translation
 from mt_cli.translation.quality import QualityModel
-from mt_cli.translation.segments import SegmentEngine, TextAndIds, attention_of
-from mt_cli.translation.terms import takes_terms, with_terms
-from mt_cli.translation.texts import checked_texts
+from mt_cli.translation.segments import SegmentEngine, TextAndIds
+from mt_cli.translation.terms import with_terms
 from mt_cli.translation.token_details import PairScore, details_of
-
-_MOST_HYPOTHESES = 1000
 
 
 @dataclass(frozen=True)
@@ -89,41 +86,22 @@ class Translator:
         """
         use_threads(num_threads)
         paths = [run] if isinstance(run, str | Path) else list(run)
+        loaded: Engine
+        digest: Callable[[], str]
         if engine == "ctranslate2":
             exported, tokenizers, of = load_exported(paths, device, precision, checkpoint)
-            return cls(
-                exported,
-                tokenizers,
-                of.decoding,
-                of.max_tokens,
-                of.tagging,
-                (of.source_language, of.target_language),
-                of.most_tokens,
-                of.protection,
-                weights_digest=lambda: digest_of_export(Path(paths[0])),
-                sentences_seen=of.sentences_seen,
-                is_on_gpu=exported.is_on_gpu,
-            )
-        if engine != "mt":
+            loaded, digest, is_on_gpu = exported, lambda: digest_of_export(Path(paths[0])), exported.is_on_gpu
+        elif engine == "mt":
+            runs = load_together(paths, "an ensemble", checkpoint)
+            tokenizers, of, torch_device = runs[0].tokenizers, Description.of(*runs), pick_device(device, group)
+            model = Ensemble([run.model for run in runs]) if len(runs) > 1 else runs[0].model
+            model = model.to(torch_device, pick_precision(precision, torch_device)).eval()
+            loaded = TransformerEngine(model, reserved=ReservedIds.of(tokenizers))
+            digest, is_on_gpu = lambda: digest_of(model.state_dict()), torch_device.type != "cpu"
+        else:
             raise InputError(f"engine {engine}: use mt or ctranslate2")
-        first, *_ = runs = load_together(paths, "an ensemble", checkpoint)
-        torch_device, corpus = pick_device(device, group), first.config.corpus
-        dtype = pick_precision(precision, torch_device)
-        model = Ensemble([run.model for run in runs]) if len(runs) > 1 else first.model
-        transformer = TransformerEngine(model.to(torch_device, dtype).eval(), reserved=ReservedIds.of(first.tokenizers))
-        return cls(
-            transformer,
-            first.tokenizers,
-            first.config.decoding,
-            min(run.max_tokens for run in runs),
-            corpus.tagging,
-            corpus.languages,
-            min(run.config.corpus.max_tokens for run in runs),
-            Protection.of(corpus),
-            weights_digest=lambda: digest_of(model.state_dict()),
-            sentences_seen=first.state.sentences_seen,
-            is_on_gpu=torch_device.type != "cpu",
-        )
+        settings = of.decoding, of.max_tokens, of.tagging, of.languages, of.most_tokens, of.protection
+        return cls(loaded, tokenizers, *settings, digest, of.sentences_seen, is_on_gpu)
 
     def with_engine(self, engine: Engine) -> Translator:
         """Copy that computes with another engine; it has no digest, and can be pickled if the engine can."""
@@ -159,7 +137,7 @@ class Translator:
     @property
     def takes_terms(self) -> bool:
         """True if the model has learned to follow a glossary or, with protected spans, to copy its terms."""
-        return takes_terms(self.source_tokenizer)
+        return self.source_tokenizer.has_term_marks or bool(self.source_tokenizer.reserved_ids)
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -229,39 +207,24 @@ class Translator:
         With `split_sentences`, each sentence of a line is translated separately; None means that lines are split into
         parts such as the model has learned from. With `keeps_marks`, placeholders and tags that the model does not
         protect, or loses, are placed by alignment, unless there is a prefix. Raises InputError if the model was not
-        trained with the tag or with terms, an option is invalid, or a sentence is not a str.
+        trained with the tag or with terms, or an option is invalid.
         """
-        texts = checked_texts(sentences)
-        if type(num_best) is not int or not 1 <= num_best <= _MOST_HYPOTHESES:
-            raise InputError(f"num_best {num_best!r}: use 1 to {_MOST_HYPOTHESES:,}")
+        texts = _listed(sentences)
         chosen_tag(self.tagging, tag)
         if keeps_marks and not prefix and any(map(may_have_marks, texts)):
             marks = InlineMarks(PLACEHOLDERS, self.protection, self.tags)
             options = {"split_sentences": split_sentences, "with_details": with_details, "terms": terms}
             return translations_with_marks(texts, self, marks, {"num_best": num_best, "tag": tag} | options | decoding)
         settings = changed_section(self.decoding, decoding)
-        most_tokens = self.most_tokens or self.max_tokens
-        splitter = LineSplitter(
-            *(self.source_tokenizer, self.max_tokens, self.tagging, self.languages, most_tokens, self.protection),
-            lowers_capitals=settings.capitals == "lower",
-            sentences_seen=self.sentences_seen,
-        )
-        if self.protection and (reserved := [character for character in prefix if character in RESERVED]):
-            raise InputError(f"prefix: U+{ord(reserved[0]):X} is reserved for protected spans; write the span itself")
-        lines = splitter.split(texts, tag, split_sentences)
+        lines = LineSplitter(self, settings.capitals == "lower").split(texts, tag, split_sentences)
         if terms:
-            lines = with_terms(lines, terms, self.source_tokenizer, self.tags, most_tokens)
+            lines = with_terms(lines, terms, self)
         lines = self._segments.search(lines, settings, num_best, prefix)
         return self.add_details(lines) if with_details else lines
 
     def score(self, sources: Iterable[str], targets: Iterable[str], tag: str | None = None) -> list[PairScore]:
-        """Compute the probability of each target as a translation of its source; `tag` is as in `translate`.
-
-        Raises InputError if the numbers of sources and targets differ, or one of them is not a str.
-        """
-        sides = [[" ".join(text.split()) for text in checked_texts(texts)] for texts in (sources, targets)]
-        if len(sides[0]) != len(sides[1]):
-            raise InputError(f"found {len(sides[0]):,} sources and {len(sides[1]):,} targets; give one for each")
+        """Compute the probability of each target as a translation of its source; `tag` is as in `translate`."""
+        sides = [[" ".join(text.split()) for text in _listed(texts)] for texts in (sources, targets)]
         sources, targets = self.protection.protect_columns(sides)
         tagged = [tagged_text(text, self.tagging, tag) for text in sources]
         source_ids, target_ids = self.source_tokenizer.encode(tagged), self.target_tokenizer.encode(targets)
@@ -269,18 +232,12 @@ class Translator:
         tokens = ([*self.target_tokenizer.tokens(ids), EOS] for ids in target_ids)
         return [PairScore(row, forced.log_probs) for row, forced in zip(tokens, decoded, strict=True)]
 
-    def unknown_words(self, texts: Sequence[str], is_target: bool = False) -> list[tuple[str, ...]]:
-        """Words of each text that are not in the vocabulary of the source, or of the target."""
-        tokenizer = self.tokenizers[is_target]
-        protected = [self.protection.protect(text).text for text in texts] if self.protection else texts
-        rows = zip(protected, tokenizer.encode(protected), strict=True)
-        return [unknown_words(tokenizer, text, ids) for text, ids in rows]
-
     def attentions(self, pairs: Sequence[TextAndIds]) -> Iterator[tuple[list[str], list[str], Tensor]]:
         """For each pair: tokens of both sides, and the TxS mean over layers and heads of the cross-attention."""
         for (_, source, target), forced in zip(pairs, self._segments.force_decode(pairs), strict=True):
+            assert forced.attention is not None
             tokens = self.source_tokenizer.tokens(source), self.target_tokenizer.tokens(target)
-            yield [*tokens[0], EOS], [*tokens[1], EOS], attention_of(forced)
+            yield [*tokens[0], EOS], [*tokens[1], EOS], forced.attention
 
     def word_alignments(self, lines: Sequence[Translation]) -> list[Alignment]:
         """Aligned words of each line and its best translation, as in `Details.word_alignment`, with any engine."""
@@ -293,5 +250,11 @@ class Translator:
         detailed = [replace(line, details=details_of(line, decoded, self.tokenizers, self.tags)) for line in lines]
         if self.quality is None:
             return detailed
-        estimates = map(self.quality.estimate, detailed)
-        return [line.with_estimate(estimate) for line, estimate in zip(detailed, estimates, strict=True)]
+        return [replace(line, estimate=self.quality.estimate(line)) for line in detailed]
+
+
+def _listed(texts: Iterable[str]) -> list[str]:
+    """The texts as a list; raises InputError for a single str, whose characters would be the texts."""
+    if isinstance(texts, str):
+        raise InputError(f"found {texts!r:.60}; give a list of sentences")
+    return list(texts)

@@ -5,11 +5,12 @@ import pytest
 from tokenizers import normalizers
 
 from mt_cli.advice.spellings import letters_to_replace
-from mt_cli.config.sections import TokenizerConfig
+from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.config.tags import Tagging
 from mt_cli.tokenizer.spelling import normalization
 from mt_cli.tokenizer.vocabulary_training import train_tokenizer
 from mt_cli.translation.lines import LineSplitter
+from mt_cli.translation.translator import Translator
 
 
 def made_up(number, vowels, seed=1, apostrophe=""):
@@ -97,8 +98,8 @@ def test_letters_are_replaced_in_both_cases(algorithm):
     assert tokenizer.decode(tokenizer.encode(texts)) == ["tetâ TETÂ", "tetâ mbae"]
     ends = [end for _, end in tokenizer.spans(texts[1])]
     assert ends == sorted(ends) and ends[-1] == len(texts[1])
-    splitter = LineSplitter(tokenizer, 50, Tagging(("<2gn>",)), ("es", "gn"))
-    (line,) = splitter.split(["<2gn> '"], None, False)
+    translator = Translator(None, (tokenizer, tokenizer), DecodingConfig(), 50, Tagging(("<2gn>",)), ("es", "gn"))
+    (line,) = LineSplitter(translator).split(["<2gn> '"], None, False)
     assert [segment.ids for segment in line.segments] == [[]], "nothing is left"
 
 

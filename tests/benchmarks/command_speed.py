@@ -124,7 +124,7 @@ class Sleeper:
 def busy_fraction(run: Path, path: Path) -> float:
     """Fraction of the time between its first and last call in which an engine that sleeps is busy."""
     sleeper, pipeline = Sleeper(), Pipeline()
-    translator = pipeline.with_engine(replace(Translator.load(run, "cpu"), engine=sleeper))
+    translator = replace(Translator.load(run, "cpu"), engine=pipeline.queued(sleeper))
 
     def work(block: list[str]) -> list[TranslatedLine]:
         return translated_lines(translator.translate_fully(block, unk="keep"), [partial(format_texts, 1)])

@@ -3,7 +3,7 @@
 import io
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -56,6 +56,9 @@ class Translator:
     engine: object = None
     languages: tuple[str, str] = ("en", "de")
     seen: list[str] = field(default_factory=list)
+
+    def with_engine(self, engine):
+        return replace(self, engine=engine)
 
     def translate_fully(self, lines, **search):
         self.seen += lines

@@ -129,8 +129,6 @@ def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
     assert text.count("+0.00 <small>(p 1.000)</small>") == len(METRICS), "translations are equal"
     assert "<td><code>training.max_epochs</code></td><td>30</td><td>31</td>" in text
     assert text.count('<img src="data:image/svg+xml;base64,') >= 6
-    status, _, err = mt("report", "--run", trained, "--output", trained / "config.yaml")
-    assert status == 2 and "a file of the run" in err
 
 
 def test_an_unfinished_or_damaged_run_is_reported_as_text(mt, trained, tmp_path):

@@ -89,7 +89,7 @@ EVALUATE = {
 SCORE = {
     "": "--source",
     "a": "a sentence and its translation",
-    "a b c": "3",
+    "a b c": "in quotation marks",
     "--source text": "--target",
     "--source text --target blank": "text has 1 lines and blank 3",
 }

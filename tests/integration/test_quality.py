@@ -89,7 +89,7 @@ def test_the_table_has_the_lines_with_the_lowest_estimates(review, estimates):
 
 def test_a_stopped_review_continues_and_equals_an_unstopped_one(review, monkeypatch):
     from mt_cli.cli import translated_lines
-    from mt_cli.translation import stream, unfinished
+    from mt_cli.translation import stream
 
     lines = [*texts(11, seed=5)]
     rows, err = review(lines)
@@ -97,7 +97,7 @@ def test_a_stopped_review_continues_and_equals_an_unstopped_one(review, monkeypa
     Path("out.review.tsv").unlink()
     monkeypatch.setattr(stream, "_FIRST_BLOCK", 2)
     monkeypatch.setattr(translated_lines, "LARGEST_BLOCK", 2)
-    append, calls = unfinished.append_row, iter(range(3))
+    append, calls = translated_lines.append_row, iter(range(3))
 
     def stop(*row):
         append(*row)
@@ -105,7 +105,7 @@ def test_a_stopped_review_continues_and_equals_an_unstopped_one(review, monkeypa
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(unfinished, "append_row", stop)
+        patched.setattr(translated_lines, "append_row", stop)
         review(lines, status=130)
     again, err = review(lines)
     assert "continues after" in err and again == rows

@@ -8,8 +8,7 @@ from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import DivergenceError, InputError
 from mt_cli.tokenizer.vocabulary_training import train_tokenizer
-from mt_cli.translation.pipeline import TextWork
-from mt_cli.translation.stream import format_texts
+from mt_cli.translation.stream import TextWork, format_texts
 from mt_cli.translation.text_processes import TextProcesses
 from mt_cli.translation.translator import Translator
 

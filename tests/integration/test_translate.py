@@ -85,15 +85,8 @@ def test_segments_and_unknown_words_are_noted_once_a_file(mt, trained, write):
 
 def test_unknown_words_are_named_with_their_lines(mt, trained, write):
     write("a.en", ["one two.", "one zebra."])
-    write("a.it", ["ONE TWO.", "ONE OKAPI."])
-    for command, expected in (
-        (("translate", "--input", "a.en"), ["line 2: not in the vocabulary: zebra"]),
-        (("translate", "--prefix", "OKAPI", "one two."), ["--prefix: not in the vocabulary: OKAPI"]),
-        (("score", "--source", "a.en", "--target", "a.it"), ["line 2: not in the vocabulary: zebra, OKAPI"]),
-        (("evaluate", "--source", "a.en", "--reference", "a.it"), ["line 2: not in the vocabulary: zebra"]),
-    ):
-        status, _, err = mt(*command, "--run", trained)
-        assert status == 0 and all(note in err for note in expected), err
+    status, _, err = mt("translate", "--input", "a.en", "--run", trained)
+    assert status == 0 and "line 2: not in the vocabulary: zebra" in err
 
 
 def test_a_missing_best_checkpoint_is_noted_once(mt, trained, tmp_path, write):
@@ -205,14 +198,12 @@ def test_rows_with_a_blank_side_are_left_out_and_counted(mt, trained, corpus, wr
         assert scores["against"]["bleu"]["score"] == 100
 
 
-def test_no_evaluation_replaces_its_own_input(mt, trained, tmp_path):
+def test_no_evaluation_replaces_its_baseline(mt, trained, tmp_path):
     run = shutil.copytree(trained, tmp_path / "run")
     for side, text in (("en", "one two.\nthree four.\n"), ("it", "ONE TWO.\nTHREE FOUR.\n")):
         (tmp_path / f"in.{side}").write_text(text)
     hypotheses = run / "hypotheses/files.txt"
     hypotheses.write_text("A.\nB.\n")
-    status, _, err = mt("evaluate", "--run", run, "--source", hypotheses, "--reference", "in.it")
-    assert status == 2 and "--source" in err and hypotheses.read_text() == "A.\nB.\n"
     options = ("--run", "run", "--source", "in.en", "--reference", "in.it", "--num-resamples", "2")
     status, _, err = mt("evaluate", *options, "--against", hypotheses)
     assert status == 0 and "is the baseline" in err and hypotheses.read_text() == "A.\nB.\n"
@@ -223,12 +214,9 @@ def test_the_python_api_takes_lists_and_generators_of_texts(translator):
     texts = ["one two.", "", "three."]
     assert translator.translate(texts) == translator.translate(iter(texts)) == ["ONE TWO.", "", "THREE."]
     assert translator.score(iter(texts), iter(texts)) == translator.score(texts, texts)
-    for wrong in (None, "one two.", b"one two.", [None], ["one.", 3]):
-        for call in (translator.translate_fully, lambda text: translator.score(text, texts)):
-            with pytest.raises(InputError, match="list of sentences"):
-                call(wrong)
-    with pytest.raises(InputError, match="1 sources and 3 targets"):
-        translator.score(["one."], texts)
+    for call in (translator.translate_fully, lambda text: translator.score(text, texts)):
+        with pytest.raises(InputError, match="list of sentences"):
+            call("one two.")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no full device")
@@ -357,7 +345,6 @@ def test_no_output_is_touched_before_there_is_something_to_write(mt, trained, tm
     for line, words in (
         ("--input in --alignment ./in", "--input and --alignment are one file"),
         ("--input in --output link", "--input and --output are one file"),
-        ("--input old --terms in --output link", "--terms and an output are one file"),
         ("--input in --output new --alignment to_new", "--output and --alignment are one file"),
         ("--input nothing --output old", "nothing: no such file"),
         ("--input in --output old --alignment no/a", "there is no folder no"),
@@ -387,11 +374,11 @@ def test_too_little_memory_is_one_line(mt, trained, monkeypatch):
 def stop_after(monkeypatch):
     """Makes blocks of two lines, and an error after the number of recorded blocks that is given."""
     from mt_cli.cli import translated_lines
-    from mt_cli.translation import stream, unfinished
+    from mt_cli.translation import stream
 
     monkeypatch.setattr(stream, "_FIRST_BLOCK", 2)
     monkeypatch.setattr(translated_lines, "LARGEST_BLOCK", 2)
-    append_row = unfinished.append_row
+    append_row = translated_lines.append_row
 
     def stop(number, error):
         calls = iter(range(number))
@@ -401,7 +388,7 @@ def stop_after(monkeypatch):
                 raise error
             append_row(*row)
 
-        monkeypatch.setattr(unfinished, "append_row", append_or_fail)
+        monkeypatch.setattr(translated_lines, "append_row", append_or_fail)
 
     return stop
 
@@ -453,5 +440,3 @@ def test_a_translation_continues_only_where_nothing_has_changed(mt, trained, sto
         status, _, err = mt(*command, "out", *options)
         assert status == 0 and (f"continues after {num_kept} lines" if num_kept else "begins anew") in err
         assert Path("out").read_bytes() == expected(*options)
-    write("out.unfinished", lines)
-    assert mt("translate", "--run", trained, "--input", "out.unfinished", "--as-lines", "--output", "out")[0] == 2

@@ -8,9 +8,9 @@ import pytest
 
 @pytest.fixture(scope="session")
 def models(trained):
-    from mt_cli.serving.models import Models, Source
+    from mt_cli.serving.models import Models
 
-    return Models.load([Source(Path(trained), device="cpu", precision="fp32")])
+    return Models.load([Path(trained)], device="cpu", precision="fp32")
 
 
 @pytest.fixture

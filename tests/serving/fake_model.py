@@ -3,12 +3,12 @@
 import math
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from mt_cli.config.tags import Tagging, direction_of
 from mt_cli.corpus.protected_text import UNPROTECTED
 from mt_cli.decoding.search import Hypothesis
-from mt_cli.serving.models import Direction, Models, ServedModel, Source, SplitScore
+from mt_cli.evaluation.evaluate import SplitScores
+from mt_cli.serving.models import Direction, Models, ServedModel
 from mt_cli.translation.lines import Segment, TextHypothesis, Translation
 from mt_cli.translation.sentences import units
 from mt_cli.translation.token_details import Details
@@ -30,7 +30,8 @@ KNOWN = {
 class KnownTranslation(Translation):
     """A translation that always loses the span `{name}`, and has unknown words that begin with `zz`."""
 
-    def lost_in(self, rank):
+    @property
+    def lost_spans(self):
         return ("{name}",) if "{name}" in self.source else ()
 
     @property
@@ -84,16 +85,16 @@ class KnownSentences:
 
 def known_models():
     """Two models; the second one has one direction."""
-    scores = [("captions", DIRECTIONS, {"bleu": 39.2, "chrf": 61.0}, 1000)]
-    scores += [("subtitles", DIRECTIONS[:1], {"bleu": 33.7, "chrf": 57.4}, 2500)]
+    scores = [("captions", DIRECTIONS, {"bleu": {"score": 39.2}, "chrf": {"score": 61.0}}, 1000)]
+    scores += [("subtitles", DIRECTIONS[:1], {"bleu": {"score": 33.7}, "chrf": {"score": 57.4}}, 2500)]
     return Models(
         tuple(
             ServedModel(
                 name,
-                Source(Path(name)),
+                "mt",
                 KnownSentences(Tagging(tuple(f"<{source}>{target}>" for source, target in directions)), directions[0]),
                 tuple(Direction(*pair) for pair in directions),
-                (SplitScore("test", values, count),),
+                [SplitScores(split="test", num_sentences=count, **values)],
                 _UPDATED_AT,
             )
             for name, directions, values, count in scores
@@ -119,4 +120,4 @@ class Obeying(KnownSentences):
 def obeying_models(*directions, takes_terms=True):
     translator = Obeying(Tagging(()), directions[0], takes_terms=takes_terms)
     pairs = tuple(Direction(*pair) for pair in directions)
-    return Models((ServedModel("m", Source("m"), translator, pairs, (), _UPDATED_AT),))
+    return Models((ServedModel("m", "mt", translator, pairs, (), _UPDATED_AT),))

@@ -7,14 +7,13 @@ from fake_model import obeying_models
 from serving_server import running
 
 from mt_cli.errors import InputError
-from mt_cli.serving.glossaries import read_glossaries
 from mt_cli.serving.service import Service
 
 
 def test_terms_of_a_request_go_before_those_of_the_server_and_are_named(tmp_path):
     (tmp_path / "a.csv").write_text("drum;Trommel\nnut;Mutter\nxyz;fehlt\n", encoding="utf-8")
     models = obeying_models(("en", "de"))
-    with running(Service(models, glossaries=read_glossaries([tmp_path / "a.csv"], models))) as server:
+    with running(Service(models, glossaries=models.read_glossaries([tmp_path / "a.csv"]))) as server:
         body = {"text": "drum nut xyz", "terms": {"drum": "Fass", "brake": ["Bremse", "Hemmung"]}}
         (sentence,) = server.json("/v1/translate", body)["translations"][0]["sentences"]
         assert sentence["target"]["text"] == "Fass Mutter"
@@ -39,16 +38,16 @@ def test_a_server_uses_each_glossary_in_the_directions_of_its_languages(tmp_path
     (tmp_path / "both.csv").write_text("English,German\ndrum,Trommel\n", encoding="utf-8")
     (tmp_path / "fr.po").write_text('msgid "drum"\nmsgstr "tambour"\n', encoding="utf-8")
     (tmp_path / "none.tsv").write_text("drum\tTrommel\n", encoding="utf-8")
-    glossaries = read_glossaries([tmp_path / "both.csv", tmp_path / "fr.po"], models)
+    glossaries = models.read_glossaries([tmp_path / "both.csv", tmp_path / "fr.po"])
     assert {pair: glossary.terms[0][:2] for pair, glossary in glossaries.items()} == {
         ("en", "de"): ("drum", ("Trommel",)),
         ("de", "en"): ("Trommel", ("drum",)),
         ("en", "fr"): ("drum", ("tambour",)),
     }
     with pytest.raises(InputError, match=r"none\.tsv"):
-        read_glossaries([tmp_path / "none.tsv"], models)
+        models.read_glossaries([tmp_path / "none.tsv"])
     with pytest.raises(InputError, match=r"corpus\.terms"):
-        read_glossaries([tmp_path / "both.csv"], obeying_models(("en", "de"), takes_terms=False))
+        obeying_models(("en", "de"), takes_terms=False).read_glossaries([tmp_path / "both.csv"])
 
 
 def test_terms_by_way_of_a_third_language_are_refused():

@@ -15,6 +15,7 @@ from linear import assert_linear
 from serving_server import archive_of, raw_socket, running, wait_for
 from starlette.datastructures import UploadFile
 
+from mt_cli.errors import InputError
 from mt_cli.serving.access import Keys
 from mt_cli.serving.bodies import LibreBody, parsed
 from mt_cli.serving.errors import RequestCancelled, RequestError
@@ -56,7 +57,7 @@ def test_work_on_a_text_grows_with_its_length(service, unit):
     def work(text):
         route = service.choose("en", "de", None, text)
         items = translations(service.job(route, Ticket()), [text], Ticket())
-        described(items, service.job(route, Ticket()), 1, False)
+        described(items, service.job(route, Ticket()), False)
         service.rank_languages(text)
         parsed(LibreBody, {"q": text, "target": "de"})
 
@@ -70,7 +71,7 @@ def test_work_on_a_page_grows_with_its_length(service, unit):
     def work(text):
         try:
             pages = read_texts([text], "html")
-        except RequestError:
+        except InputError:
             return
         route = service.choose("en", "de", None, plain_text(pages[0]))
         translations(service.job(route, Ticket()), pages, Ticket())

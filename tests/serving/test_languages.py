@@ -8,7 +8,7 @@ from fake_model import KnownSentences
 from serving_server import archive_of, file_form, form, running
 
 from mt_cli.config.tags import Tagging
-from mt_cli.serving.models import Direction, Models, ServedModel, Source
+from mt_cli.serving.models import Direction, Models, ServedModel
 from mt_cli.serving.service import Service
 
 ENGLISH = "The children sleep in the old house, and the dog runs through the garden."
@@ -26,7 +26,7 @@ class Marked(KnownSentences):
 
 def models_of(*pairs):
     rows = [(pair, Marked(Tagging(()), pair)) for pair in pairs]
-    return Models(tuple(ServedModel("-".join(p), Source("x"), model, (Direction(*p),), (), None) for p, model in rows))
+    return Models(tuple(ServedModel("-".join(p), "mt", model, (Direction(*p),), (), None) for p, model in rows))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from fake_model import KnownSentences
 from serving_server import file_form, running
 
 from mt_cli.config.tags import Tagging
-from mt_cli.serving.models import Direction, Models, ServedModel, Source
+from mt_cli.serving.models import Direction, Models, ServedModel
 from mt_cli.serving.service import Service
 
 TEXTS = [
@@ -33,7 +33,7 @@ class Losing(KnownSentences):
 
 @pytest.fixture(scope="module")
 def server():
-    model = ServedModel("x", Source("x"), Losing(Tagging(()), ("en", "de")), (Direction("en", "de"),), (), None)
+    model = ServedModel("x", "mt", Losing(Tagging(()), ("en", "de")), (Direction("en", "de"),), (), None)
     with running(Service(Models((model,)))) as server:
         yield server
 

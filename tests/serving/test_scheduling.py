@@ -12,7 +12,7 @@ from mt_cli.decoding.engine import Sentence, TransformerEngine
 from mt_cli.errors import InputError
 from mt_cli.serving import scheduling
 from mt_cli.serving.errors import RequestCancelled
-from mt_cli.serving.scheduling import BatchedEngine, Scheduler, Ticket
+from mt_cli.serving.scheduling import Scheduler, Ticket, batched_engine
 
 
 class Work:
@@ -48,7 +48,7 @@ def work(pool):
     """Work whose scheduler computes a first call until the gate opens, so that the next calls wait."""
     work = Work(pool)
     work.first = work.submit(["first"])
-    wait_for(lambda: not work.scheduler.num_waiting_tokens)
+    wait_for(lambda: not any(call.pending for call in work.scheduler._calls))
     yield work
     work.gate.set()
     work.scheduler.stop()
@@ -139,7 +139,7 @@ def test_calls_together_give_the_results_of_the_engine_alone(trained, work, pool
     sources = run.tokenizers[0].encode(["one two.", "three.", "four five six seven.", ""])
     decoding = DecodingConfig(beam_size=3)
     alone = [engine.search([Sentence(source)], decoding, 2)[0] for source in sources]
-    batched = BatchedEngine(engine, work.scheduler, Ticket())
+    batched = batched_engine(engine, work.scheduler, Ticket())
     calls = [pool.submit(batched.search, [Sentence(source)], decoding, 2) for source in sources]
     for call, expected in zip(calls, alone, strict=True):
         [hypotheses] = call.result()

@@ -14,7 +14,7 @@ from mt_cli.config.tags import Tagging
 from mt_cli.corpus.protected_text import UNPROTECTED
 from mt_cli.serving.errors import RequestError
 from mt_cli.serving.files import FileStore, written
-from mt_cli.serving.models import Direction, Models, ServedModel, Source, tag_of_direction
+from mt_cli.serving.models import Direction, Models, ServedModel, tag_of_direction
 from mt_cli.serving.openapi import ANSWERS
 from mt_cli.serving.service import Limits, Service
 from mt_cli.translation.texts import SplitText
@@ -155,7 +155,7 @@ def test_damaged_forms_are_refused(server):
 
 
 def test_files_make_room_vanish_and_end_with_the_store(monkeypatch):
-    monkeypatch.setattr("mt_cli.serving.files._MOST_FILES", 3)
+    monkeypatch.setattr("mt_cli.serving.files._MOST_BYTES", 12)
     store = FileStore()
 
     def add(content):
@@ -203,7 +203,7 @@ def test_paths_that_are_not_served_are_refused(server):
 
 def models_of(*pairs):
     """Models with names by their directions, such as `en-pt_BR`."""
-    rows = [ServedModel("-".join(pair), Source(Path("x")), None, (Direction(*pair),), (), None) for pair in pairs]
+    rows = [ServedModel("-".join(pair), "mt", None, (Direction(*pair),), (), None) for pair in pairs]
     return Models(tuple(rows))
 
 
@@ -276,7 +276,7 @@ def test_many_clients_get_the_translations_of_one(serve):
 
 
 def test_a_server_gives_the_estimate_of_each_sentence(run_with_quality):
-    models = Models.load([Source(run_with_quality, device="cpu", precision="fp32")])
+    models = Models.load([run_with_quality], device="cpu", precision="fp32")
     body = {"text": "one two three.\nfour zebra.", "source": "en", "target": "xx", "details": True}
     with running(Service(models, Limits())) as server:
         sentences = server.json("/v1/translate", body)["translations"][0]["sentences"]

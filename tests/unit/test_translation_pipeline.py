@@ -46,7 +46,7 @@ def run(tokenizer):
     def run_blocks(engine, blocks, on_work=lambda block: None, on_write=lambda texts: None):
         written = []
         pipeline = Pipeline()
-        translator = pipeline.with_engine(Translator(engine, (tokenizer, tokenizer), DecodingConfig(), 99))
+        translator = Translator(pipeline.queued(engine), (tokenizer, tokenizer), DecodingConfig(), 99)
 
         def work(block):
             on_work(block)
