@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 
 from mt_cli.corpus.sentences import has_letters
-from mt_cli.documents.document import Document, Options, Unit, error_at, read_content
-from mt_cli.documents.html_places import Event, HtmlError, events_of
+from mt_cli.documents.document import Document, Options, Unit, read_content
+from mt_cli.documents.html_places import Event, events_of
 from mt_cli.documents.xml_places import allowed, declared_encoding
 from mt_cli.translation.inline_marks import FORMULAS, PLACEHOLDERS
 from mt_cli.translation.inline_tags import Piece, Tag, TaggedText
@@ -81,10 +81,7 @@ def html_document(
 
     `space` is written for a no-break space, and the target language as that of the page.
     """
-    try:
-        events = events_of(content)
-    except HtmlError as error:
-        raise error_at(name, content, error.place, f"{error}; is it cut off?") from None
+    events = events_of(content, name)
     escape = partial(_escaped, encoding=encoding, space=space)
     units = [unit for run in _runs(content, events) for unit in _units(content, run, escape)]
     edits = [(*place, languages[1]) for event in events for place in _language(event)] if languages[1] else []

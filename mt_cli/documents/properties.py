@@ -30,13 +30,11 @@ _ARGUMENT = re.compile(r"\{\d+[,}]")
 
 
 def read_properties(path: Path, options: Options) -> Document:
-    """Values of properties; raises DocumentError for a damaged escape or a binary file."""
+    """Values of properties; raises DocumentError for a damaged escape."""
     try:
         content, encoding, mark = read_content(path)
     except DocumentError:
         content, encoding, mark = read_content(path, lambda content: "iso-8859-1")
-    if "\0" in content:
-        raise error_at(path, content, content.index("\0"), "a zero byte; these are no properties")
     # Without any character beyond ASCII, a file gets escapes, which each version of Java reads.
     last = 0x7F if content.isascii() else 0xFF if encoding == "iso-8859-1" else 0x10FFFF
     units: list[Unit] = []

@@ -79,11 +79,7 @@ def declared_encoding(beginning: bytes) -> str | None:
 
 def parse_xml(content: str) -> Element:
     """Root element of a text; raises XmlError if it is damaged, declares entities, or is too deep."""
-    try:
-        data = content.encode("utf-8")
-    except UnicodeEncodeError as error:
-        line = content.count("\n", 0, error.start) + 1
-        raise XmlError(line, "a character is not in the encoding of the file") from None
+    data = content.encode("utf-8")
     tree = _Tree(content, data)
     try:
         tree.parser.Parse(data, True)
