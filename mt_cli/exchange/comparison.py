@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from rapidfuzz.distance import Indel
-
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import Engine, Ids, Sentence, TransformerEngine
@@ -23,9 +21,6 @@ _TIE = 2
 """Two tokens are a tie if our log-probabilities of them differ by at most this many tolerances."""
 _MIN_SHARE_OF_INTEGERS = 0.75
 """Share of sentences on which an export with integer weights must agree; other exports must agree on all."""
-_MIN_SIMILARITY = 0.5
-"""Least similarity of translations, also if they differ after ties; ten `int8` exports of trained models, also of weak
-ones, had at least 0.88."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +34,6 @@ class Agreement:
     """For each translation that differs, how much less likely the first different token is in our model, in nats.
 
     A negative gap means a likelier token, which our search does not allow."""
-    similarity: float = 1.0
-    """Share of the tokens of both translations that are in both, in the same order."""
 
     @property
     def num_equal(self) -> int:
@@ -61,11 +54,6 @@ class Agreement:
                 f"with tokens whose log-probabilities differ by up to {max(map(abs, self.gaps)):.4f} nats, more than "
                 f"{_TIE * tolerance}"
             )
-        elif self.similarity < _MIN_SIMILARITY:
-            problem = (
-                f"{len(self.gaps)} of {self.num_sentences} sentences are translated otherwise, with only "
-                f"{self.similarity:.0%} of their tokens in common; use another --quantization"
-            )
         if problem:
             raise MtError(f"{output}: the exported model disagrees with ours: {problem}; nothing was exported")
 
@@ -79,8 +67,6 @@ class Agreement:
             parts.append(f"{num_ties} otherwise where two tokens are about equally likely")
         if num_different > num_ties:
             parts.append(f"{num_different - num_ties} otherwise because of the rounded weights")
-        if has_few_equal:
-            parts.append(f"{self.similarity:.0%} of the tokens are in common")
         advice = "; score it before you use it, or export with another --quantization" if has_few_equal else ""
         return f"{', '.join(parts)}; log-probabilities differ by {self.difference:.1e} nats per token{advice}"
 
@@ -133,10 +119,7 @@ def compare(
     ]
     translations = zip(sources, expected, actual, strict=True)
     gaps = [_gap(reference, source, first, second) for source, first, second in translations if first != second]
-    num_tokens = sum(map(len, [*expected, *actual]))
-    num_other = sum(map(Indel.distance, expected, actual))
-    similarity = 1 - num_other / max(1, num_tokens)
-    return Agreement(len(sources), sum(differences) / max(1, len(differences)), tuple(gaps), similarity)
+    return Agreement(len(sources), sum(differences) / max(1, len(differences)), tuple(gaps))
 
 
 def _gap(engine: Engine, source: Ids, first: list[int], second: list[int]) -> float:

@@ -173,17 +173,11 @@ class TransformersEngine:
         return torch.tensor([[*(self._exported_ids[0][index] for index in ids), self._layout.eos]])
 
 
-def check_folder(
-    run: TrainedRun, load: Callable[[], TransformersEngine], sentences: Sequence[str], output: Path
-) -> Agreement:
-    """Load an exported folder and compare its tokenizer and its model with the run on the sentences.
+def check_folder(run: TrainedRun, engine: TransformersEngine, sentences: Sequence[str], output: Path) -> Agreement:
+    """Compare the tokenizer and the model of an exported folder with the run on the sentences.
 
-    Raises MtError if it cannot be loaded or disagrees; `output` is its name in messages.
+    Raises MtError if they disagree; `output` is the name of the folder in messages.
     """
-    try:
-        engine = load()
-    except Exception as error:  # The library fails in many ways.
-        raise MtError(f"{output}: transformers cannot load the export ({type(error).__name__})") from error
     texts = with_tags(run, sentences)
     for text, ids in zip(texts, run.tokenizers[0].encode(texts), strict=True):
         if engine.source_ids(text) != list(ids):
