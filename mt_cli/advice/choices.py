@@ -73,7 +73,6 @@ class Recipe:
     """Name of the preset."""
     why_size: str
     values: Values
-    """Values of options by section and key."""
     num_tokens: float
     """Number of tokens that the updates train on."""
 

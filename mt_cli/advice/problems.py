@@ -20,12 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mt_cli.advice import marks
 from mt_cli.advice.marks import DAMAGED, PROCESSED, Detector
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import Config
-from mt_cli.corpus import cleaning, languages, misalignment
-from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
+from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, are_foreign
 from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
 from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary, words_of
@@ -33,10 +31,8 @@ from mt_cli.corpus.misalignment import find_misaligned_stretches
 from mt_cli.corpus.rows import Languages, Row, untagged
 from mt_cli.corpus.source_rows import places_in
 from mt_cli.data.encode import SIDES
-from mt_cli.errors import CorpusError, InputError
+from mt_cli.errors import CorpusError
 
-_CODE = [Path(__file__), *(Path(str(module.__file__)) for module in (marks, cleaning, languages, misalignment))]
-"""Files with the code that finds problems; cached results depend on them."""
 _EXCLUDED = [STATUS_CODES[name] for name in ("blank_pair", "blank_source", "blank_target", "markers")]
 """Statuses that do not count: a span with only such rows is not a problem."""
 _BLOCKS_OF_SPANS, _BLOCKS_OF_MARKS = 50, 20
@@ -44,8 +40,6 @@ _BLOCKS_OF_SPANS, _BLOCKS_OF_MARKS = 50, 20
 _WINDOW, _FOREIGN_SHARE, _MIN_LINES = 500, 0.25, 10
 _NUM_PLACES = 3
 _SWAPPED = "the two languages seem to be swapped"
-_ACCEPT = "set corpus.accept_processed to true"
-_RAW_TEXT = "give the raw text (join subwords, detokenise, and remove tags, which the option `tag` of a corpus adds)"
 Kind = Literal["stretch", "processed", "segmented", "text"]
 _Sentences = Sequence[tuple[pa.Int64Array, pa.StringArray]]
 """Blocks of line numbers and sentences."""
@@ -65,7 +59,6 @@ class Finding:
     kind: Kind = "stretch"
     """`stretch`: neighbouring lines. Other kinds: sentences anywhere, whose places are in `text`."""
     is_note: bool = False
-    """True if the finding is no reason to stop."""
 
     @property
     def is_refused(self) -> bool:
@@ -116,32 +109,17 @@ def find_problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -
         is_needed = finding.kind == "segmented" and config.tokenizer.algorithm == "word_level"
         return finding.kind != "stretch" and (config.corpus.accept_processed or finding.corpus != "train" or is_needed)
 
-    digests = [digest_of_file(path) for path in [*_CODE, languages.TABLE]]
-    key = fingerprint(next(iter(corpora.values())).fingerprint, digests)
-    findings = cache.entry(f"problems-{key}", examine, load)
+    findings = cache.entry(f"problems-{next(iter(corpora.values())).fingerprint}", examine, load)
     return [replace(finding, is_note=finding.is_note or is_accepted(finding)) for finding in findings]
 
 
-def refuse_problems(problems: Sequence[Finding], way_out: str) -> None:
-    """Raise InputError if problems forbid training; the problems themselves must have been printed before.
-
-    `way_out` says what to do about spans of lines.
-    """
-    reasons = []
-    if any(problem.kind == "stretch" for problem in problems):
-        reasons.append(f"the corpora have problems, see above; {way_out}")
-    if any(problem.is_refused for problem in problems):
-        reasons.append(f"corpus.train: the text is processed already, see above; {_RAW_TEXT}, or {_ACCEPT}")
-    if reasons:
-        raise InputError("\n".join(reasons))
-
-
-def refuse_processed(problems: Sequence[Finding], way_out: str = _ACCEPT) -> None:
+def refuse_processed(problems: Sequence[Finding], way_out: str = "set corpus.accept_processed to true") -> None:
     """Raise CorpusError if another program has processed the text, with counts, places, and advice."""
     if lines := [problem.message for problem in problems if problem.is_refused]:
         raise CorpusError(
             "\n  ".join(["corpus.train: the text is processed already:", *lines])
-            + f"\nPlease {_RAW_TEXT}, or {way_out}: the model then reads and writes text in this form."
+            + "\nPlease give the raw text (join subwords, detokenise, and remove tags, which the option `tag` of a "
+            f"corpus adds), or {way_out}: the model then reads and writes text in this form."
         )
 
 
@@ -256,7 +234,7 @@ def _swapped_spans(block: Sequence[Row], languages: Languages) -> Iterator[Span]
 
     Lines beside them that say nothing, because they may be swapped or not, are without a partner.
     """
-    if not block or primary(languages[0]) == primary(languages[1]):
+    if primary(languages[0]) == primary(languages[1]):
         return
     numbers, sources, targets = zip(*block, strict=True)
     is_foreign = are_foreign(sources, targets, languages)
@@ -280,8 +258,6 @@ def _swapped_spans(block: Sequence[Row], languages: Languages) -> Iterator[Span]
 
 
 def _misaligned_spans(block: Sequence[Row]) -> Iterator[Span]:
-    if not block:
-        return
     numbers, sources, targets = zip(*block, strict=True)
     alignment = find_misaligned_stretches(sources, targets)
     lines_alone = frozenset(numbers[line - 1] for line in alignment.lines_alone if line <= len(numbers))

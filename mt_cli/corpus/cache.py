@@ -19,7 +19,7 @@ from mt_cli.errors import CorpusError, InputError
 from mt_cli.runtime.files import check_regular, new_folder, remove, writing
 
 FORMAT = 12
-"""Version of the cache; increase it when the same data gives other content."""
+"""Version of the cache; increase it when the same data gives other content or other problems."""
 
 T = TypeVar("T")
 

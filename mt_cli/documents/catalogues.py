@@ -71,7 +71,6 @@ class _Writer:
     flags: str
     """Line of flags, or empty."""
     between: str
-    """Content from the flags to the translation."""
     is_fuzzy: bool
     num_plurals: int
     written: Sequence[str]

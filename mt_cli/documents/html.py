@@ -84,13 +84,10 @@ def html_document(
     events = events_of(content, name)
     escape = partial(_escaped, encoding=encoding, space=space)
     units = [unit for run in _runs(content, events) for unit in _units(content, run, escape)]
-    edits = [(*place, languages[1]) for event in events for place in _language(event)] if languages[1] else []
+    page = next((event for event in events if event.name == "html" and event.kind == "start"), None)
+    names = ("lang", "xml:lang") if page and languages[1] else ()
+    edits = [(*page.attributes[name], languages[1]) for name in names if page and name in page.attributes]
     return Document(content, units, encoding, marks=(FORMULAS, *PLACEHOLDERS), edits=edits)
-
-
-def _language(event: Event) -> Iterator[tuple[int, int]]:
-    if event.name == "html" and event.kind == "start":
-        yield from (event.attributes[name] for name in ("lang", "xml:lang") if name in event.attributes)
 
 
 def _declared(beginning: bytes) -> str | None:

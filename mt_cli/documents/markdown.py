@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 
 from mt_cli.corpus.sentences import has_letters
-from mt_cli.documents.document import MAX_MARKS, Document, DocumentError, Options, Unit, read_content
+from mt_cli.documents.document import Document, DocumentError, Options, Unit, read_content
 from mt_cli.documents.html import html_document
 from mt_cli.documents.texts import SPACES, one_line, wrapped
 from mt_cli.runtime.console import display_width
@@ -105,7 +105,7 @@ def read_markdown(path: Path, options: Options) -> Document:
     """Blocks of text of a Markdown file, by CommonMark with tables of GitHub."""
     from markdown_it import MarkdownIt
 
-    content, encoding, mark = read_content(path, max_marks=MAX_MARKS // 2)  # Its parser makes several tokens of each.
+    content, encoding, mark = read_content(path)
     ends = [*_LINE_END.finditer(content)]
     places = [0, *(end.end() for end in ends)]
     ends_of_lines = [*(end.start() for end in ends), len(content)]
@@ -148,8 +148,6 @@ def _front_value(texts: Sequence[str], part: str) -> str:
 
 
 class _Blocks:
-    """Finds the text of the blocks of a file."""
-
     def __init__(self, content: str, lines: Sequence[_Line], references: Mapping[str, Any]) -> None:
         self._content = content
         self._lines = lines

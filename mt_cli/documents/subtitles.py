@@ -83,8 +83,6 @@ def _document(
 
 
 class _Cue(NamedTuple):
-    """Lines of a cue."""
-
     lines: Sequence[_Line]
     tag: str = ""
     """Tag around its text or before it, such as `<i>` or `<v Anna>`, which is no part of the lines."""

@@ -55,8 +55,6 @@ class ColumnError(DocumentError):
 
 @dataclass(frozen=True)
 class _Form:
-    """Way in which the cells of a table are written."""
-
     separator: str
     has_quotes: bool
     """Whether quotation marks around cells are not text."""

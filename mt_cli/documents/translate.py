@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -28,16 +28,14 @@ from mt_cli.runtime.console import Progress, listed, say
 from mt_cli.runtime.files import append_row, read_regular, reading, real_path, write_bytes, write_output, writing
 from mt_cli.translation.drafts import SPANS_LOST, SPANS_REORDERED, TERMS_MISSING, Draft, drafts_with_marks, lost_spans
 from mt_cli.translation.inline_marks import INTERFACE, PLACEHOLDERS, InlineMarks
-from mt_cli.translation.lines import Translation
 from mt_cli.translation.pipeline import Pipeline
 from mt_cli.translation.review import units_to_review
-from mt_cli.translation.stream import blocks, describe_terms, notices_on, unknown_words_note
+from mt_cli.translation.stream import blocks, describe_terms, notices_on
 from mt_cli.translation.texts import TextTranslation, translations_of
 from mt_cli.translation.translator import Translator
 
 RECORD = ".mt-translated.jsonl"
 """File of an output folder that names the documents that are done."""
-_MOST_NOTES_ON_WORDS = 5
 _STRICT = (SPANS_LOST, SPANS_REORDERED, TERMS_MISSING)
 LOWEST = "their expected chrF is the lowest"
 EMPTY = "the translation is empty, so the text stays as it is"
@@ -67,8 +65,6 @@ class Job:
     """What the translations have of the terms of the glossary, with numbers."""
     places_for_review: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """Places of texts that need a review, by problem."""
-    notes_on_words: set[str] = field(default_factory=set)
-    """The first few notes on unknown words."""
     review: float | None = None
     """Share of the texts of each document that need a review because their expected chrF is lowest."""
     doubt_of: Callable[[Sequence[str]], str] | None = None
@@ -78,13 +74,6 @@ class Job:
         """Copy whose engines compute in the thread that runs a pipeline."""
         then = self.then and self.then.through(pipeline)
         return replace(self, translator=pipeline.with_engine(self.translator), then=then)
-
-    def note_unknown_words(self, item: Translation) -> Iterator[str]:
-        """Note on the unknown words of a text; one note for all texts after the first few."""
-        if item.unknown_words:
-            note = unknown_words_note(item.unknown_words)
-            self.notes_on_words.update([note] if len(self.notes_on_words) < _MOST_NOTES_ON_WORDS else ())
-            yield note if note in self.notes_on_words else "words that are not in the vocabulary"
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -200,9 +189,7 @@ class TranslatedDocument(NamedTuple):
 
     content: bytes
     lines: Sequence[str] = ()
-    """Lines of its units, in their order."""
     drafts: Mapping[str, Draft] = MappingProxyType({})
-    """Translation of each line."""
     marks: InlineMarks = InlineMarks()
 
     def text(self) -> str:
@@ -269,7 +256,8 @@ def _written(
         problems = dict.fromkeys(translations[line].problem for line in lines[index])
         items = [item for line in lines[index] if (item := translations[line].item)]
         job.term_uses.update(use for item in items for use in item.term_uses)
-        notices = [notice for item in items for notice in (*notices_on(item), *job.note_unknown_words(item))]
+        notices = [notice for item in items for notice in notices_on(item)]
+        notices += ["words that are not in the vocabulary"] * any(item.unknown_words for item in items)
         for problem in (*filter(None, problems), *notices):
             place = f"{name}, {places[index]}"
             if place not in job.places_for_review[problem][-1:]:  # Several texts may be on one line.

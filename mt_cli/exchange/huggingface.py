@@ -87,7 +87,7 @@ def _parts(transformers: Any, run: TrainedRun) -> Parts:
         **layout.special_ids(),
         **options,
     )
-    return Parts(layout, description, layout.generation(run.config.decoding), _weights(run, layout))
+    return layout, description, layout.generation(run.config.decoding), _weights(run, layout)
 
 
 def _num_positions(run: TrainedRun) -> int:

@@ -18,23 +18,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from mt_cli.errors import InputError
 from mt_cli.exchange import names
 from mt_cli.exchange.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
 from mt_cli.exchange.transformers_folder import load_model, read_weights
-from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.files import read_model
-from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID
+from mt_cli.tokenizer.special_tokens import PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, Tokenizer, TokenizerPair
 
 _NEVER = -1e4
 """Logit of an entry that is never generated; not lower, because label smoothing would lose digits."""
-_HALF_PRECISION = 1e-2
-"""Largest difference between sinusoidal positions and the values in a file, which may be in half precision."""
 _TAG = re.compile(r">>\S+<<")
 
 
@@ -100,9 +96,6 @@ def _read_exported(
     folder: Path, config: names.MarianConfig, weights: Mapping[str, Tensor], languages: tuple[str, str]
 ) -> Imported:
     """The model in a folder that `mt export` wrote, in which ids are those of the run."""
-    ids = config.pad_token_id, config.decoder_start_token_id, config.eos_token_id
-    if ids != (PAD_ID, SOS_ID, EOS_ID):
-        raise InputError(f"{folder}: not supported: special tokens have other ids than those of mt")
     tokenizer, tags, options = _read_exported_tokenizer(folder)
     size = tokenizer.vocab_size
     side = _Side(tokenizer.tokens(range(len(SPECIAL_TOKENS), size)), list(range(size)), size, size)
@@ -162,13 +155,7 @@ def _model(
 
 
 def _our_layers(weights: Mapping[str, Tensor], planned: Transformer) -> dict[str, Tensor]:
-    d_model = planned.config.d_model
-    order = names.interleaved(d_model)
-    for name in weights.keys() & {*names.POSITIONS}:
-        table = weights[name]
-        expected = sinusoids(len(table), d_model)[:, order.argsort()]
-        if not torch.allclose(table, expected, rtol=0, atol=_HALF_PRECISION):
-            raise ValueError(f"{name} has other values than sines and cosines")
+    order = names.interleaved(planned.config.d_model)
     ours = [name for name in planned.state_dict() if name.startswith(("encoder", "decoder"))]
     return {name: names.reordered(weights[names.transformers_name(name)], name, order) for name in ours}
 
