@@ -123,9 +123,7 @@ class Document:
         return self.wrap(content)
 
 
-def read_content(
-    path: Path, declared: Callable[[bytes], str | None] = lambda content: None
-) -> tuple[str, str, bytes]:
+def read_content(path: Path, declared: Callable[[bytes], str | None] = lambda content: None) -> tuple[str, str, bytes]:
     """Content of a text file, its encoding and its byte order mark; `declared` finds an encoding in the content.
 
     Raises DocumentError if the file is too large, or is not in its encoding, which is UTF-8 unless it says otherwise.
