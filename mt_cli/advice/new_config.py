@@ -10,8 +10,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, NamedTuple
 
+from mt_cli.advice.choices import expectation
 from mt_cli.advice.decisions import Decision, begun_with, decide
-from mt_cli.advice.forecast import expectation
 from mt_cli.advice.init import Request
 from mt_cli.advice.notes import contents_of_spans
 from mt_cli.advice.problems import find_problems, refuse_processed

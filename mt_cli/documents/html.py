@@ -84,9 +84,8 @@ def html_document(
     events = events_of(content, name)
     escape = partial(_escaped, encoding=encoding, space=space)
     units = [unit for run in _runs(content, events) for unit in _units(content, run, escape)]
-    page = next((event for event in events if event.name == "html" and event.kind == "start"), None)
-    names = ("lang", "xml:lang") if page and languages[1] else ()
-    edits = [(*page.attributes[name], languages[1]) for name in names if page and name in page.attributes]
+    page = next((event.attributes for event in events if event.name == "html" and event.kind == "start"), {})
+    edits = [(*page[name], languages[1]) for name in ("lang", "xml:lang") if languages[1] and name in page]
     return Document(content, units, encoding, marks=(FORMULAS, *PLACEHOLDERS), edits=edits)
 
 

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.advice.choices import Epoch, choose, recipe_for, values_of
+from mt_cli.advice.choices import Epoch, choose, forecast, recipe_for, values_of
 from mt_cli.advice.decisions import for_destination
 from mt_cli.advice.facts import Facts
-from mt_cli.advice.forecast import forecast
 from mt_cli.config.loading import differences, flat, parse_config, with_values
 from mt_cli.config.training import TrainingConfig
 from mt_cli.exchange.destinations import DESTINATIONS, obstacles
