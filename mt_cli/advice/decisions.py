@@ -76,8 +76,12 @@ def begun_with(
         parent = RunDirectory(run).config()
     except RunError as error:
         raise RunError(f"--begin-with: {error}") from None
-    if destination:
-        _check_fits(run, parent, destination)
+    if destination and (problems := obstacles(parent, destination)):
+        settings = ", ".join(problem.setting for problem in problems)
+        raise InputError(
+            f"--for {destination}: {run} has {settings}, and a run that begins with it keeps that; begin with another "
+            "run, or leave out --begin-with"
+        )
     corpus = dict(tree["corpus"])
     if parent.corpus.has_target_tags:
         corpus["tag"] = TO_TARGET
@@ -105,15 +109,6 @@ def begun_with(
     choices = {"tokenizer": spellings} if spellings else {}
     of_child = {key: decision.choices[key] for key in ("training", "decoding") if key in decision.choices}
     return tree, replace(decision, choices={**choices, **of_child})
-
-
-def _check_fits(run: Path, parent: Config, destination: str) -> None:
-    if problems := obstacles(parent, destination):
-        settings = ", ".join(problem.setting for problem in problems)
-        raise InputError(
-            f"--for {destination}: {run} has {settings}, and a run that begins with it keeps that; begin with another "
-            "run, or leave out --begin-with"
-        )
 
 
 def _tagged(corpus: Mapping[str, Any], tagging: Tagging, run: Path) -> dict[str, Any]:

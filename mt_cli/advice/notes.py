@@ -18,7 +18,7 @@ from mt_cli.corpus.cleaning import STATUS_CODES
 from mt_cli.corpus.glossary import Glossary, term_uses
 from mt_cli.corpus.languages import code_with_script, primary, scripts_in, writes_spaces
 from mt_cli.corpus.protected_text import Protection
-from mt_cli.corpus.rows import Languages, Pair, by_language, untagged
+from mt_cli.corpus.rows import by_language, untagged
 from mt_cli.corpus.source_rows import places_in
 from mt_cli.corpus.text_hashes import pair_hashes, seed_of
 from mt_cli.data.encode import SIDES
@@ -100,8 +100,10 @@ def notes_on_unknown_tokens(data: Data, config: Config) -> Iterator[str]:
 
 def notes_on_texts(data: Data, config: Config) -> Iterator[str]:
     """Note differences between corpora, from a sample of each."""
-    examined = {name: _examined(data, name, config) for name in data.corpora}
-    texts = {name: by_language(pairs) for name, pairs in examined.items()}
+    texts = {}
+    for name, corpus in data.corpora.items():
+        once = corpus.of_parts(config.corpus.once(name))  # Of one direction if both have the same text.
+        texts[name] = by_language(once.untagged_pairs(sample(once, _PAIRS_EXAMINED, config.training.seed)))
     languages = {name: of for name, of in texts.items() if name in config.corpus.groups}
     for side, text in data.monolingual.items():
         _, language = config.corpus.synthetic_directions[side]
@@ -115,13 +117,6 @@ def notes_on_texts(data: Data, config: Config) -> Iterator[str]:
         yield from _notes_on_letters(language, lines, compared, texts[compared].get(language, ()), config)
     for name in (name for name in texts if name != "train"):
         yield from _notes_on_new_words(name, texts[name], texts["train"])
-
-
-def _examined(data: Data, name: str, config: Config) -> list[tuple[Languages, Pair]]:
-    """Pairs of a corpus or a sample of them, without tags, of one direction if both have the same text."""
-    corpus = data.corpora[name].of_parts(config.corpus.once(name))
-    mask = sample(corpus, _PAIRS_EXAMINED, config.training.seed)
-    return corpus.untagged_pairs(mask)
 
 
 def _notes_on_languages(texts: Texts) -> Iterator[str]:

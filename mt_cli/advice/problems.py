@@ -41,8 +41,8 @@ _WINDOW, _FOREIGN_SHARE, _MIN_LINES = 500, 0.25, 10
 _NUM_PLACES = 3
 _SWAPPED = "the two languages seem to be swapped"
 Kind = Literal["stretch", "processed", "segmented", "text"]
-_Sentences = Sequence[tuple[pa.Int64Array, pa.StringArray]]
-"""Blocks of line numbers and sentences."""
+_Sentences = tuple[pa.Int64Array, pa.StringArray]
+"""Line numbers and sentences."""
 
 
 @dataclass(frozen=True)
@@ -148,23 +148,18 @@ def find_damage(corpora: Mapping[str, Corpus], config: CorpusConfig) -> Iterator
     for name, corpus in corpora.items():
         for number in config.once(name):
             part, pair = corpus.parts[number], config.languages_of(name)[number]
-            blocks = list(_kept_pairs(corpus, part, config.tags))
-            for index, (side, language) in enumerate(zip(SIDES, pair, strict=True)):
-                place, sentences = (name, part.name, side), [(numbers, sides[index]) for numbers, *sides in blocks]
+            mask = _masked(corpus, _spread_blocks(part, _BLOCKS_OF_MARKS)) & np.isin(corpus.statuses, (KEPT, HELD_OUT))
+            if not mask.any():
+                continue
+            columns = pa.Table.from_batches(corpus.blocks(mask)).columns
+            numbers, source, target = (column.combine_chunks() for column in columns)
+            if config.tags:
+                tags = "|".join(map(re.escape, config.tags))
+                source = pc.replace_substring_regex(source, rf"^(?:(?:{tags}) )+", "")
+            for side, language, texts in zip(SIDES, pair, (source, target), strict=True):
                 for detector in (*PROCESSED, *DAMAGED):
-                    if finding := _find_marks(detector, place, language, sentences, config):
+                    if finding := _find_marks(detector, (name, part.name, side), language, (numbers, texts), config):
                         yield finding
-
-
-def _kept_pairs(
-    corpus: Corpus, part: SourceRows, tags: Sequence[str]
-) -> Iterator[tuple[pa.Int64Array, pa.StringArray, pa.StringArray]]:
-    mask = _masked(corpus, _spread_blocks(part, _BLOCKS_OF_MARKS)) & np.isin(corpus.statuses, (KEPT, HELD_OUT))
-    for block in corpus.blocks(mask) if mask.any() else ():
-        numbers, source, target = block.columns
-        if tags:
-            source = pc.replace_substring_regex(source, rf"^(?:(?:{'|'.join(map(re.escape, tags))}) )+", "")
-        yield numbers, source, target
 
 
 def _find_marks(
@@ -174,26 +169,22 @@ def _find_marks(
 
     `place` is a corpus, a source and a side of it.
     """
-    corpus, part, side = place
-    masks = [detector.mark(texts, language) for _, texts in sentences]
-    blocks = [(*block, mask) for block, mask in zip(sentences, masks, strict=True) if mask.any()]
-    numbers = [number for block, _, mask in blocks for number in block.filter(pa.array(mask)).to_pylist()]
-    num_all = num_relevant = sum(map(len, masks))
-    if detector.is_relevant is not None:
-        num_relevant = sum(int(detector.is_relevant(texts, language).sum()) for _, texts in sentences)
-    level = detector.level(len(numbers), num_relevant, num_all)
+    (corpus, part, side), (numbers, texts) = place, sentences
+    mask = detector.mark(texts, language)
+    marked = numbers.filter(pa.array(mask)).to_pylist()
+    num_relevant = int(detector.is_relevant(texts, language).sum()) if detector.is_relevant else len(texts)
+    level = detector.level(len(marked), num_relevant, len(texts))
     if level is None:
         return None
-    _, texts, mask = blocks[0]
     example = shorten(texts[int(mask.argmax())].as_py(), 80)
-    rows = [(part, number) for number in numbers[:_NUM_PLACES]]
+    rows = [(part, number) for number in marked[:_NUM_PLACES]]
     places = places_in(config, corpus, rows)
     text = (
-        f"{len(numbers):,} of {num_relevant:,} {side} sentences ({len(numbers) / num_relevant:.1%}) have "
+        f"{len(marked):,} of {num_relevant:,} {side} sentences ({len(marked) / num_relevant:.1%}) have "
         f"{detector.name}, as in `{example}` ({', '.join(places[row] for row in rows)})"
     )
     kind: Kind = "segmented" if detector.is_segmentation else "processed" if detector in PROCESSED else "text"
-    return Finding(corpus, part, numbers[0], numbers[-1], text, kind, is_note=level == "note")
+    return Finding(corpus, part, marked[0], marked[-1], text, kind, is_note=level == "note")
 
 
 def find_spans(name: str, corpus: Corpus, config: CorpusConfig) -> Iterator[Finding]:

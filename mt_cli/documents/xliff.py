@@ -61,7 +61,9 @@ def read_xliff_document(path: Path, options: Options) -> Document:
         start = target.start if target else writer.last.end
         start = segment.element.start if segment.is_version_2 else start
         if options.languages[1] and not segment.codes[1]:
-            edits[segment.holder.start] = _named(content, segment, options.languages[1])
+            holder, code = segment.holder, options.languages[1].replace("_", "-")
+            tag = with_attributes(content[holder.start : holder.inner], {segment.names[1]: code})
+            edits[holder.start] = holder.start, holder.inner, tag
         is_block = segment.source.inherited("xml:space") != "preserve" or "\n" not in "".join(writer.texts)
         end = (target or writer.last).end
         units.append(Unit(start, end, writer.texts, writer, is_translated, is_block, has_states=True))
@@ -223,12 +225,6 @@ def _marked(element: Element) -> Iterator[Element]:
             yield child
         else:
             yield from _marked(child)
-
-
-def _named(content: str, segment: _Segment, language: str) -> tuple[int, int, str]:
-    holder = segment.holder
-    tag = with_attributes(content[holder.start : holder.inner], {segment.names[1]: language.replace("_", "-")})
-    return holder.start, holder.inner, tag
 
 
 def _indentation(content: str, place: int) -> str:

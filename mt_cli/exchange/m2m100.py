@@ -24,7 +24,7 @@ from mt_cli.corpus.languages import LANGUAGE_CODE, primary
 from mt_cli.corpus.lines import read_lines
 from mt_cli.errors import InputError
 from mt_cli.exchange import names
-from mt_cli.exchange.m2m100_vocabulary import BOS, EOS, PAD, UNK, Vocabulary, pieces_for, read_vocabulary
+from mt_cli.exchange.m2m100_vocabulary import UNK, Vocabulary, pieces_for, read_vocabulary
 from mt_cli.exchange.marian import Imported
 from mt_cli.exchange.sentencepiece import missing_pieces
 from mt_cli.exchange.transformers_folder import load_model, read_weights
@@ -32,6 +32,7 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.files import read_model
 
 ARCHITECTURE = "m2m_100"
+_BOS, _PAD, _EOS, _UNK = range(4)
 
 
 class M2M100Config(names.TransformersConfig):
@@ -86,10 +87,9 @@ def read_m2m100(folder: Path, allow_pickle: bool, selection: Selection, directio
     elif selection.languages:
         vocabulary = vocabulary.only(vocabulary.pieces.scores.keys())
     missing = missing_pieces([vocabulary.pieces], vocabulary.entries)
-    special, unk = vocabulary.special, vocabulary.special[UNK]
-    vocabulary = replace(vocabulary, entries={**vocabulary.entries, **dict.fromkeys(missing, unk)})
+    vocabulary = replace(vocabulary, entries={**vocabulary.entries, **dict.fromkeys(missing, _UNK)})
     languages = [vocabulary.languages[selection.new_languages.get(language, language)] for language in kept]
-    rows = [special[PAD], unk, special[BOS], special[EOS], *vocabulary.entries.values(), *languages]
+    rows = [_PAD, _UNK, _BOS, _EOS, *vocabulary.entries.values(), *languages]
     directed = kept if selection.languages or selection.new_languages else [source, target]
     pairs = [(source, target), *permutations(dict.fromkeys([source, target, *directed]), 2)]
     tags = tuple(dict.fromkeys(tag_of_direction(*pair) for pair in pairs))
@@ -97,7 +97,7 @@ def read_m2m100(folder: Path, allow_pickle: bool, selection: Selection, directio
     model = _model(folder, config, weights, rows)
     options = {"algorithm": "sentencepiece", "shared": True}
     notes = _notes(config, len(rows), missing)
-    return Imported(model, pair, options, tags, config.num_beams, unk, (source, target), tags[0], notes)
+    return Imported(model, pair, options, tags, config.num_beams, _UNK, (source, target), tags[0], notes)
 
 
 def _check_languages(folder: Path, vocabulary: Vocabulary, selection: Selection) -> None:

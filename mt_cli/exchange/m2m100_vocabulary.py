@@ -38,7 +38,6 @@ class Vocabulary:
     entries: Mapping[str, int]
     """Ids of the entries that are neither special nor languages."""
     languages: Mapping[str, int]
-    special: Mapping[str, int]
 
     def tokenizer(self, tags: Sequence[str] = (), languages: Sequence[str] | None = None) -> Tokenizer:
         """Tokenizer with the entries from id 4 on, then the languages, by default all."""
@@ -90,15 +89,14 @@ def _languages_of(entries: Mapping[str, int]) -> dict[str, int]:
 
 
 def _vocabulary(pieces: Pieces, ids: Mapping[str, int], languages: Mapping[str, int], size: int) -> Vocabulary:
-    special = {name: ids[name] for name in SPECIAL if name in ids}
     of_languages = {*languages.values()}
-    entries = {name: index for name, index in ids.items() if name not in special and index not in of_languages}
+    entries = {name: index for name, index in ids.items() if name not in SPECIAL and index not in of_languages}
     # Entries that no text has: they are never written, but have a probability.
     named = {*ids.values(), *languages.values()}
     unnamed = {f"[unused {index}]": index for index in range(size) if index not in named}
-    unnamed |= {"[mask]": special[MASK]} if MASK in special else {}
+    unnamed |= {"[mask]": ids[MASK]} if MASK in ids else {}
     entries = dict(sorted((entries | unnamed).items(), key=lambda item: item[1]))
-    return Vocabulary(pieces, entries, languages, special)
+    return Vocabulary(pieces, entries, languages)
 
 
 def pieces_for(vocabulary: Vocabulary, lines: Iterable[str]) -> set[str]:
