@@ -31,7 +31,7 @@ from mt_cli.data.encode import SIDES
 from mt_cli.data.prepare import read, sample
 from mt_cli.data.statistics import notes_on_reading
 from mt_cli.errors import ColumnError, CorpusError, InputError
-from mt_cli.exchange.destinations import CHOOSE_FIRST, describe_destinations, note_on_protection, protects_spans
+from mt_cli.exchange.destinations import describe_destinations, note_on_protection, protects_spans
 from mt_cli.training.plan import FIRST_ROUND, SHARE_OF_ROUNDS
 
 _LAST_TRAIN = re.compile(r"^(.*)(?<![^\W\d_])train(?![^\W\d_])")
@@ -83,7 +83,10 @@ def new_config(
         lines.append(f"  expect     {expectation(decision.facts)}")
     lines.append(f"can be exported to: {describe_destinations(decision.config)}")
     if not destination:
-        lines.append(f"  {CHOOSE_FIRST}")
+        lines.append(
+            "  choose before training: --for argos (Argos Translate, LibreTranslate) or --for huggingface "
+            "(transformers, and tools for browsers and phones that read its models)"
+        )
     if destination and (note := note_on_protection(decision.config, destination)):
         lines.append(f"note: {note}")
     return decision.config.name, _as_yaml(tree, decision, sides.languages, parent), lines

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from mt_cli.documents.document import Document, DocumentError, Options, Unit, error_at, read_content
 from mt_cli.documents.language import is_value
-from mt_cli.documents.texts import with_whole_surrogates
 from mt_cli.translation.inline_marks import INTERFACE, PLACEHOLDERS
 
 _LINE_END = r"(?:\r\n|\r|\n)"
@@ -73,7 +72,8 @@ def _text(value: str) -> str:
             raise ValueError("the escape \\u needs four hexadecimal digits")
         return chr(int(hexadecimal, 16)) if hexadecimal else _ESCAPES.get(other, other) if other else ""
 
-    return with_whole_surrogates(_ESCAPE.sub(character, value))
+    halves = _ESCAPE.sub(character, value).encode("utf-16", "surrogatepass")  # Of escaped surrogate pairs.
+    return halves.decode("utf-16", "surrogatepass")
 
 
 def _written(texts: Sequence[str], is_pattern: bool, last: int) -> str:

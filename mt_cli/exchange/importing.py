@@ -82,7 +82,6 @@ def import_model(
     architecture = "" if (folder / DESCRIPTION).exists() else _check_architecture(str(folder), folder)
     if selection is not None and architecture != M2M100:
         raise InputError(f"{name}: --languages, --vocabulary-from and --new-language are for M2M100 and NLLB alone")
-    seen = None
     if (folder / DESCRIPTION).exists():
         config, tokenizers, model, description = read_bundle(folder, output.name, languages)
         longest, seen = description.max_tokens, description.sentences_seen
@@ -95,7 +94,7 @@ def import_model(
         else:
             imported = read_marian(folder, allow_pickle, _languages(name, settings, languages))
         config = _config_of(folder, imported, settings.model_max_length, output.name)
-        tokenizers, model, longest = imported.tokenizers, imported.model, config.corpus.max_tokens
+        tokenizers, model, longest, seen = imported.tokenizers, imported.model, config.corpus.max_tokens, None
         for note in imported.notes:
             say(f"{name}: {note}")
     parents = _parents(folder, repository, config.corpus.languages, model)
