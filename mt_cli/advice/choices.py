@@ -1,4 +1,4 @@
-"""Options by the facts of a corpus, with the reason for each. The numbers are in `config/presets.yaml`."""
+"""Options by the facts of a corpus, with reasons, and scores to expect. The numbers are in `config/presets.yaml`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from mt_cli.config.presets import DATA, PRESETS, SECTIONS, Level, Values
 from mt_cli.config.sections import WITHOUT_SUBWORDS
 from mt_cli.config.training import TrainingConfig
 from mt_cli.config.writing import on_one_line
+from mt_cli.evaluation.scores import METRICS
 from mt_cli.training.steps import count_steps
 
 _SIZES = list(PRESETS)
@@ -37,6 +38,10 @@ _BY_TEXT = {
 _LEAST_RATE = 0.005
 _LARGEST_BATCH = max(preset["training"]["batch_tokens"] for preset in PRESETS.values())
 _SCRIPTS_WITH_CAPITALS = {*DATA["scripts_with_capitals"]}
+_UNTRAINED = {"bleu": 0.0, "chrf": 12.0}
+"""Scores of translations that are fluent and have nothing to do with their sources."""
+_LEAST_SHARE = 0.05
+"""Share of the updates below which no score was measured."""
 
 
 class Choice(NamedTuple):
@@ -73,7 +78,6 @@ class Recipe:
     """Name of the preset."""
     why_size: str
     values: Values
-    """Values of options by section and key."""
     num_tokens: float
     """Number of tokens that the updates train on."""
 
@@ -262,3 +266,41 @@ def _length(recipe: Recipe, epoch: Epoch, warmup_steps: int) -> dict[str, Choice
 
 def values_of(choices: Choices) -> Values:
     return {section: {key: choice.value for key, choice in chosen.items()} for section, chosen in choices.items()}
+
+
+class Forecast(NamedTuple):
+    """Range of a score."""
+
+    metric: str
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{METRICS[self.metric]} {self.low:.0f} to {self.high:.0f}"
+
+
+def forecast(facts: Facts, num_tokens: float | None = None) -> Forecast | None:
+    """Score to expect after updates of `num_tokens` tokens, by default all that the text deserves.
+
+    None if no such text was measured, or for less than 5 % of the updates. The range falls with the updates and becomes
+    wider: with 350 of 5,450, news from English to Hausa had chrF 18.4.
+    """
+    recipe = recipe_for(facts)
+    if recipe.level.scores is None or recipe.is_smaller or facts.d_model is not None:
+        return None
+    share = 1.0 if num_tokens is None else min(1.0, num_tokens / recipe.num_tokens)
+    metric, (low, high) = recipe.level.metric, recipe.level.scores
+    if share < _LEAST_SHARE:
+        return None
+    floor = _UNTRAINED[metric]
+    return Forecast(metric, floor + (low - floor) * share**0.5, floor + (high - floor) * share**0.25)
+
+
+def expectation(facts: Facts) -> str:
+    recipe = recipe_for(facts)
+    if recipe.is_smaller:
+        return f"worse translations than these pairs allow: {recipe.why_size}."
+    scores = forecast(facts)
+    num_updates = round(recipe.num_tokens / recipe.step_tokens, -2)
+    after = f"{scores} after about {num_updates:,.0f} updates, and less after fewer: " if scores else ""
+    return after + recipe.level.expectation

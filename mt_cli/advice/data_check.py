@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from mt_cli.advice import notes
 from mt_cli.advice.problems import Finding, shorten
-from mt_cli.advice.terms import notes_on_terms
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import HELD_OUT, STATUS_CODES, STATUS_NAMES
 from mt_cli.corpus.glossary import Glossary
@@ -43,7 +42,7 @@ def examine(
             *notes.notes_on_unknown_tokens(data, config),
             *notes.notes_on_texts(data, config),
             *notes.notes_on_spans(data, config),
-            *(notes_on_terms(data, config, glossary) if glossary else ()),
+            *(notes.notes_on_terms(data, config, glossary) if glossary else ()),
             *(problem.message for problem in problems if problem.is_note),
         ],
         "problems": [asdict(problem) for problem in problems if not problem.is_note],

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mt_cli.advice.choices import Choice, Choices, Epoch, choose, values_of
 from mt_cli.advice.facts import Facts, find_facts
-from mt_cli.advice.forecast import expectation
 from mt_cli.advice.sides import Tree
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.parent import adopt, inherited
-from mt_cli.config.loading import load_config, parse_config, with_values
+from mt_cli.config.loading import parse_config, with_values
 from mt_cli.config.sections import Config
 from mt_cli.config.tags import DIRECTION, TO_TARGET, Tagging, direction_of
-from mt_cli.config.writing import on_one_line
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import estimate_epoch, prepare, read
 from mt_cli.data.training_pairs import training_pairs
-from mt_cli.errors import InputError, MtError, RunError
-from mt_cli.evaluation.results import read_report
+from mt_cli.errors import InputError, RunError
 from mt_cli.exchange.destinations import obstacles
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
@@ -67,40 +63,6 @@ def for_destination(facts: Facts, resolved: Config, destination: str) -> Facts:
     return replace(facts, destination=destination, obstacles=tuple(obstacles(resolved, destination)))
 
 
-def describe(decision: Decision) -> Iterator[str]:
-    """Describe the choices for people: a line for each section, then the quality to expect."""
-    parent = decision.config.init.run
-    yield f"options for {decision.facts}"
-    if parent is not None:
-        yield f"  of {parent}  tokenizer, model"
-    for section, chosen in decision.choices.items():
-        texts: dict[str, list[str]] = {}
-        for key, choice in chosen.items():
-            if choice.value is not None:
-                texts.setdefault(choice.why, []).append(f"{key} {on_one_line(choice.value)}")
-        yield f"  {section:<10} " + "; ".join(f"{', '.join(keys)} ({why})" for why, keys in texts.items())
-    if parent is not None:
-        yield f"  compare    the scores of {parent} on valid are printed before training"
-    else:
-        yield f"  expect     {expectation(decision.facts)}"
-
-
-def notes_on_parents(runs: Path, languages: tuple[str, str]) -> Iterator[str]:
-    """Notes on finished runs from the same source language into another language, the newest one first."""
-    reports = [path for path in runs.glob("*/report.json") if (path.parent / "checkpoints/best.safetensors").is_file()]
-    for path in sorted(reports, key=lambda path: path.stat().st_mtime, reverse=True):
-        run = path.parent
-        with suppress(MtError):  # A damaged run cannot be a parent.
-            source, target = load_config(run / "config.yaml").corpus.languages
-            report = read_report(RunDirectory(run))
-            if report and source == languages[0] and target != languages[1]:
-                yield (
-                    f"{run} translates from {source}, too, into {target} ({report.num_steps:,} updates): to begin with "
-                    "a well-trained run often helps more than any option (docs/fine_tuning.md); mt init --begin-with "
-                    f"{run} writes such a config"
-                )
-
-
 def begun_with(
     run: Path, tree: Tree, cache: Cache, runs: Path, destination: str | None = None
 ) -> tuple[Tree, Decision]:
@@ -114,8 +76,12 @@ def begun_with(
         parent = RunDirectory(run).config()
     except RunError as error:
         raise RunError(f"--begin-with: {error}") from None
-    if destination:
-        _check_fits(run, parent, destination)
+    if destination and (problems := obstacles(parent, destination)):
+        settings = ", ".join(problem.setting for problem in problems)
+        raise InputError(
+            f"--for {destination}: {run} has {settings}, and a run that begins with it keeps that; begin with another "
+            "run, or leave out --begin-with"
+        )
     corpus = dict(tree["corpus"])
     if parent.corpus.has_target_tags:
         corpus["tag"] = TO_TARGET
@@ -143,15 +109,6 @@ def begun_with(
     choices = {"tokenizer": spellings} if spellings else {}
     of_child = {key: decision.choices[key] for key in ("training", "decoding") if key in decision.choices}
     return tree, replace(decision, choices={**choices, **of_child})
-
-
-def _check_fits(run: Path, parent: Config, destination: str) -> None:
-    if problems := obstacles(parent, destination):
-        settings = ", ".join(problem.setting for problem in problems)
-        raise InputError(
-            f"--for {destination}: {run} has {settings}, and a run that begins with it keeps that; begin with another "
-            "run, or leave out --begin-with"
-        )
 
 
 def _tagged(corpus: Mapping[str, Any], tagging: Tagging, run: Path) -> dict[str, Any]:

@@ -43,7 +43,6 @@ class Facts:
     num_distinct_words: int
     """Different words of both sides of the sample."""
     scripts: tuple[frozenset[str], frozenset[str]]
-    """Scripts of each side."""
     device: str
     """`cpu` or `gpu`."""
     spellings: tuple[str, ...] = ()

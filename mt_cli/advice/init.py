@@ -31,7 +31,6 @@ class Request:
     parent: Path | None = None
     """Run whose weights training begins with."""
     accept_processed: bool = False
-    """Value of `corpus.accept_processed`."""
     mono: tuple[str, ...] = ()
     """Files of text in one language."""
     destination: str | None = None
@@ -77,12 +76,10 @@ def write_config(
     corpus |= {"valid": {"fraction": 0.1}} | trees
     sources = parse_config({"name": request.name or "new", "corpus": corpus}, "options").corpus.groups
     given = {role: sources[role][0] for role in trees}
-    new = new_config(sources["train"][0], languages, Cache(runs / ".cache"), given, runs, request)
-    path = output or Path(f"{new.name}.yaml")
-    _check_new(path)
-    for line in new.lines:
+    name, text, lines = new_config(sources["train"][0], languages, Cache(runs / ".cache"), given, runs, request)
+    for line in lines:
         say(line)
-    return _write(path, new.text)
+    return _write(output or Path(f"{name}.yaml"), text)
 
 
 def _training_text(source: Mapping[str, Any]) -> Tree:

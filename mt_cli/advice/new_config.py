@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -9,43 +10,39 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from mt_cli.advice.decisions import Decision, begun_with, decide, describe, notes_on_parents
-from mt_cli.advice.evaluation_text import evaluation_files_beside, text_for_evaluation
-from mt_cli.advice.forecast import expectation
+from mt_cli.advice.choices import expectation
+from mt_cli.advice.decisions import Decision, begun_with, decide
 from mt_cli.advice.init import Request
-from mt_cli.advice.notes import proposed_kinds
-from mt_cli.advice.one_language import describe_texts, texts_by_side
+from mt_cli.advice.notes import contents_of_spans
 from mt_cli.advice.problems import find_problems, refuse_processed
 from mt_cli.advice.sides import NAME_COLUMNS, Given, Sides, Tree, resolve_sides, title_of
-from mt_cli.checkpoint.parent import inherited
-from mt_cli.config.loading import config_of_text, parse_config
-from mt_cli.config.sections import Config
-from mt_cli.config.sources import DatasetSource, FilesSource, FolderSource, HeldOut, Source
+from mt_cli.config.loading import parse_config
+from mt_cli.config.sources import DatasetSource, FileSource, FilesSource, FolderSource, Source
 from mt_cli.config.writing import on_one_line
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.corpus import Corpus
-from mt_cli.corpus.rows import Languages
+from mt_cli.corpus.dataset import splits_of
+from mt_cli.corpus.languages import language_in, primary
+from mt_cli.corpus.lines import suffix_inside
+from mt_cli.corpus.protected_text import PATTERNS, Protection
+from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.corpus.source_rows import read_rows
 from mt_cli.data.encode import SIDES
-from mt_cli.data.prepare import read
+from mt_cli.data.prepare import read, sample
 from mt_cli.data.statistics import notes_on_reading
 from mt_cli.errors import ColumnError, CorpusError, InputError
-from mt_cli.exchange.destinations import CHOOSE_FIRST, describe_destinations, note_on_protection, protects_spans
+from mt_cli.exchange.destinations import describe_destinations, note_on_protection, protects_spans
+from mt_cli.training.plan import FIRST_ROUND, SHARE_OF_ROUNDS
 
+_LAST_TRAIN = re.compile(r"^(.*)(?<![^\W\d_])train(?![^\W\d_])")
+_WORDS_OF_ROLES = {"valid": ("valid", "validation", "val", "dev"), "test": ("test", "devtest")}
+"""Words for validation and test in names of files and splits."""
 _ROWS_EXAMINED = 1_000
 _MIN_PAIRS = 10
+_PAIRS_FOR_KINDS, _LEAST_PAIRS, _LEAST_SHARE, _LEAST_MATCHED = 5_000, 10, 0.002, 0.8
+_NEVER_PROPOSED = "numbers"
+"""Numbers are often written in words, or otherwise, in the other language."""
 _LARGEST_SHARE, _PAIRS_HELD_OUT = 0.1, 1_000
-_FEW_WORDS = 300_000
-"""Number of target words up to which a note names another run to begin with."""
-
-
-class NewConfig(NamedTuple):
-    """Config with comments, and a description of the choices."""
-
-    name: str
-    text: str
-    lines: Sequence[str]
-    """Choices and their reasons, for people."""
 
 
 def new_config(
@@ -55,12 +52,11 @@ def new_config(
     evaluation: Mapping[str, Source],
     runs: Path,
     request: Request,
-) -> NewConfig:
-    """Make a config that trains on a source; `languages`, `evaluation` and all of `request` are optional.
+) -> tuple[str, str, Sequence[str]]:
+    """Name and text of a config that trains on a source, and lines about it for people.
 
-    `evaluation` has the sources of `valid` and `test`. Without a parent, for few pairs, a note names a run below `runs`
-    to begin with. Raises CorpusError if a source cannot be read, InputError if its languages cannot be found, and the
-    errors of `begun_with`.
+    `evaluation` has the sources of `valid` and `test`; these, `languages` and all of `request` are optional. Raises
+    CorpusError if a source cannot be read, InputError if its languages cannot be found, and the errors of `begun_with`.
     """
     parent, destination = request.parent, request.destination
     corpus, sides = _corpus_of(source, languages, evaluation)
@@ -74,27 +70,26 @@ def new_config(
         decision = decide(parse_config(tree, "mt init"), cache, destination=destination)
     else:
         tree, decision = begun_with(parent, tree, cache, runs, destination)
-    text = _as_yaml(tree, decision, sides.languages, parent)
-    written = config_of_text(text, "mt init")
-    if (inherited(written, decision.config, "mt init") if parent else written) != decision.config:
-        raise InputError(f"{title_of(source)}: its names cannot be written in a config; rename them, or use other ones")
     problems = find_problems(read(decision.config, cache), decision.config, cache)
     refuse_processed(problems, "add --accept-processed")
     notes = [*sides.notes, *notes_on_reading(corpora), *([kinds] if kinds else [])]
     (first, second), origins = sides.languages, sides.origins
     lines = [f"languages: {first} to {second} ({first} {origins[0]}, {second} {origins[1]})"]
     lines += [f"note: {note}" for note in notes] + [str(problem) for problem in problems]
-    lines += _corpora_described(decision.config, evaluation)
-    lines += describe_texts(texts, sides.languages) if texts else []
-    lines += describe(decision)
+    lines += [f"{role}: {on_one_line(corpus[role])}" for role in ("train", "valid", "test") if role in corpus]
+    lines += _describe_texts(texts, sides.languages) if texts else []
+    lines.append(f"options for {decision.facts}")
+    if parent is None:
+        lines.append(f"  expect     {expectation(decision.facts)}")
     lines.append(f"can be exported to: {describe_destinations(decision.config)}")
     if not destination:
-        lines.append(f"  {CHOOSE_FIRST}")
+        lines.append(
+            "  choose before training: --for argos (Argos Translate, LibreTranslate) or --for huggingface "
+            "(transformers, and tools for browsers and phones that read its models)"
+        )
     if destination and (note := note_on_protection(decision.config, destination)):
         lines.append(f"note: {note}")
-    if parent is None and decision.facts.num_target_words <= _FEW_WORDS:
-        lines += [f"note: {note}" for note in islice(notes_on_parents(runs, sides.languages), 1)]
-    return NewConfig(decision.config.name, text, lines)
+    return decision.config.name, _as_yaml(tree, decision, sides.languages, parent), lines
 
 
 def _protect(corpus: dict[str, Any], train: Corpus, tree: Mapping[str, Any], destination: str | None) -> str:
@@ -102,31 +97,78 @@ def _protect(corpus: dict[str, Any], train: Corpus, tree: Mapping[str, Any], des
 
     Nothing is set if the program `destination` does not protect spans: its model has to copy them.
     """
-    kinds, number = proposed_kinds(train, parse_config(tree, "mt init"))
+    seed = parse_config(tree, "mt init").training.seed
+    pairs = [pair for _, pair in train.untagged_pairs(sample(train, _PAIRS_FOR_KINDS, seed))]
+    kinds = kinds_in(pairs)
     shown = (f"{kind.name} in {kind.num_pairs:,} ({kind.matched:.0%} on both sides)" for kind in kinds)
     if not kinds:
         return ""
-    pairs = f"of {number:,} pairs: {', '.join(shown)}"
+    counts = f"of {len(pairs):,} pairs: {', '.join(shown)}"
     if destination and not protects_spans(destination):
         corpus["protect"] = []
-        return f"corpus.protect is empty, because {destination} does not keep spans as they are; {pairs}"
+        return f"corpus.protect is empty, because {destination} does not keep spans as they are; {counts}"
     corpus["protect"] = [kind.name for kind in kinds]
-    return f"corpus.protect keeps spans as they are; {pairs}"
+    return f"corpus.protect keeps spans as they are; {counts}"
 
 
-def _corpora_described(config: Config, given: Mapping[str, Source]) -> Iterator[str]:
-    corpus = config.corpus
-    for role, sources in {"train": corpus.train, "valid": corpus.valid, "test": corpus.test or ()}.items():
-        origin = f", from --{role}" if role in given else ", found by its name" if role != "train" else ""
-        for source in [sources[number] for number in corpus.once(role)] if role == "train" else sources:
-            if isinstance(source, HeldOut):
-                beside = evaluation_files_beside(corpus.train[0])
-                reason = f"{', '.join(beside)}: not used" if beside else "no name says that a file or split is for it"
-                yield f"{role}: {source.fraction:g} of train, held out ({reason}; --{role} names text for validation)"
-                continue
-            part = f"split {source.split} of " if isinstance(source, DatasetSource) else ""
-            columns = " and ".join(getattr(source, "columns", None) or ())
-            yield f"{role}: {part}{title_of(source)}{columns and f', columns {columns}'}{origin}"
+class Kind(NamedTuple):
+    """A kind of span in a sample of pairs."""
+
+    name: str
+    num_pairs: int
+    """Number of pairs whose source has such spans."""
+    matched: float
+    """Share of the spans of sources that the targets have, 0 to 1."""
+
+
+def kinds_in(pairs: Sequence[Pair]) -> list[Kind]:
+    """Kinds of span that pairs have on both sides: in enough pairs, and mostly with the same text."""
+    kinds = []
+    for name in (name for name in PATTERNS if name != _NEVER_PROPOSED):
+        protection, num_pairs, num_spans, num_matched = Protection((name,)), 0, 0, 0
+        for source, target in pairs:
+            if spans := contents_of_spans(protection, source):
+                num_pairs += 1
+                num_spans += spans.total()
+                num_matched += (spans & contents_of_spans(protection, target)).total()
+        if num_pairs >= max(_LEAST_PAIRS, _LEAST_SHARE * len(pairs)) and num_matched >= _LEAST_MATCHED * num_spans:
+            kinds.append(Kind(name, num_pairs, num_matched / num_spans))
+    return kinds
+
+
+def texts_by_side(files: Sequence[str], languages: Languages) -> dict[str, Any]:
+    """Value of `corpus.monolingual` for files whose suffixes are languages; raises InputError for another suffix."""
+    by_side: dict[str, list[str]] = {}
+    for file in files:
+        by_side.setdefault(_side_of(file, languages), []).append(file)
+    return {side: {"file": paths[0] if len(paths) == 1 else paths} for side, paths in sorted(by_side.items())[::-1]}
+
+
+def _side_of(file: str, languages: Languages) -> str:
+    path = Path(file)
+    suffix = suffix_inside(path)[1:]
+    code = language_in(suffix) if suffix else None
+    for side, language in zip(SIDES, languages, strict=True):
+        if suffix == language or (code and primary(code) == primary(language)):
+            return side
+    first, second = languages
+    raise InputError(f"--mono {file}: is it {first} or {second}? End its name in .{first} or .{second}")
+
+
+def _describe_texts(texts: Mapping[str, Any], languages: Languages) -> Iterator[str]:
+    """Lines for people about the use of texts in training."""
+    by_side = dict(zip(SIDES, languages, strict=True))
+    for side, text in texts.items():
+        paths = text["file"] if isinstance(text["file"], list) else [text["file"]]
+        yield f"monolingual: {', '.join(paths)} in {by_side[side]}"
+    yield (
+        f"  the model also learns {languages[1]} to {languages[0]}; after {FIRST_ROUND:.0%} of the updates, when it "
+        f"can, it translates lines and learns from the pairs, too, which takes up to {SHARE_OF_ROUNDS:.0%} more time"
+    )
+    yield (
+        "note: this makes a short run worse, because fewer updates are left for each direction; use it where all "
+        "updates can be made, and compare (docs/few_pairs.md, step 5)"
+    )
 
 
 def _corpus_of(source: Source, given: Given, evaluation: Mapping[str, Source]) -> tuple[Tree, Sides]:
@@ -148,6 +190,35 @@ def _corpus_of(source: Source, given: Given, evaluation: Mapping[str, Source]) -
     share = float(f"{min(_LARGEST_SHARE, _PAIRS_HELD_OUT / num_rows):.1g}")
     corpus: Tree = {"source": sides.languages[0], "target": sides.languages[1], "train": train}
     return corpus | {"valid": {"fraction": share, "seed": 1}} | trees, sides
+
+
+def text_for_evaluation(source: Source) -> dict[str, Tree]:
+    """Sources of `valid` and `test` by the names of files or splits; raises CorpusError for an unknown split."""
+    if isinstance(source, FilesSource | FileSource):
+        key, paths = ("files", source.files) if isinstance(source, FilesSource) else ("file", (source.file,))
+        files = {role: _files_beside(paths, words) for role, words in _WORDS_OF_ROLES.items()}
+        return {role: {key: names if len(names) == 2 else names[0]} for role, names in files.items() if names}
+    if not isinstance(source, DatasetSource):
+        return {}
+    splits = splits_of(source)
+    if source.split not in splits and not re.search(r"[\[+]", source.split):
+        raise CorpusError(
+            f"dataset {source.dataset}: no split {source.split!r} among {', '.join(splits)}; choose one of them "
+            "(--split, --valid, --test)"
+        )
+    tree = source.model_dump(mode="json", exclude_unset=True)
+    free = [split for split in splits if split not in source.split]
+    named = {role: next((word for word in words if word in free), None) for role, words in _WORDS_OF_ROLES.items()}
+    return {role: {**tree, "split": split} for role, split in named.items() if split}
+
+
+def _files_beside(paths: Sequence[str], words: Sequence[str]) -> list[str]:
+    """Files with one of the words in place of the last `train` of each name; empty if they do not exist."""
+    for word in words:
+        files = [str(Path(path).with_name(_LAST_TRAIN.sub(rf"\g<1>{word}", Path(path).name))) for path in paths]
+        if not set(files) & {str(Path(path)) for path in paths} and all(map(os.path.isfile, files)):
+            return files
+    return []
 
 
 def _examined(source: Source, sides: Sides) -> tuple[Tree, int]:

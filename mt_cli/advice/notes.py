@@ -1,11 +1,10 @@
-"""Notes of `mt data check` on texts: spellings, scripts, words, languages, leaks and protected spans."""
+"""Notes of `mt data check` on texts: spellings, scripts, words, languages, leaks, protected spans and terms."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import regex
@@ -16,10 +15,10 @@ from mt_cli.advice.recognition import other_language_of_texts
 from mt_cli.advice.spellings import kept_apostrophes, mixed_spellings, other_letters
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import STATUS_CODES
-from mt_cli.corpus.corpus import Corpus
+from mt_cli.corpus.glossary import Glossary, term_uses
 from mt_cli.corpus.languages import code_with_script, primary, scripts_in, writes_spaces
-from mt_cli.corpus.protected_text import PATTERNS, Protection
-from mt_cli.corpus.rows import Languages, Pair, by_language, untagged
+from mt_cli.corpus.protected_text import Protection
+from mt_cli.corpus.rows import by_language, untagged
 from mt_cli.corpus.source_rows import places_in
 from mt_cli.corpus.text_hashes import pair_hashes, seed_of
 from mt_cli.data.encode import SIDES
@@ -40,10 +39,8 @@ _SENTENCES_EXAMINED, _MIN_LETTERS = 2_000, 8
 _MIXED_BY_NATURE = ("ja", "ko")
 _SCRIPT_SHARE = 0.02
 """Share of the sentences in a second script from which on scripts are mixed."""
-_PAIRS_FOR_KINDS, _MIN_PAIRS, _MIN_SHARE, _MIN_MATCHED = 5_000, 10, 0.002, 0.8
-_NEVER_PROPOSED = "numbers"
-"""Numbers are often written in words, or otherwise, in the other language."""
 _NUM_NAMED = 5
+_TERMS_NAMED, _PLACES_NAMED = 10, 3
 Texts = Mapping[str, Mapping[str, Sequence[str]]]
 """Sentences by corpus and language."""
 
@@ -103,8 +100,10 @@ def notes_on_unknown_tokens(data: Data, config: Config) -> Iterator[str]:
 
 def notes_on_texts(data: Data, config: Config) -> Iterator[str]:
     """Note differences between corpora, from a sample of each."""
-    examined = {name: _examined(data, name, config) for name in data.corpora}
-    texts = {name: by_language(pairs) for name, pairs in examined.items()}
+    texts = {}
+    for name, corpus in data.corpora.items():
+        once = corpus.of_parts(config.corpus.once(name))  # Of one direction if both have the same text.
+        texts[name] = by_language(once.untagged_pairs(sample(once, _PAIRS_EXAMINED, config.training.seed)))
     languages = {name: of for name, of in texts.items() if name in config.corpus.groups}
     for side, text in data.monolingual.items():
         _, language = config.corpus.synthetic_directions[side]
@@ -118,13 +117,6 @@ def notes_on_texts(data: Data, config: Config) -> Iterator[str]:
         yield from _notes_on_letters(language, lines, compared, texts[compared].get(language, ()), config)
     for name in (name for name in texts if name != "train"):
         yield from _notes_on_new_words(name, texts[name], texts["train"])
-
-
-def _examined(data: Data, name: str, config: Config) -> list[tuple[Languages, Pair]]:
-    """Pairs of a corpus or a sample of them, without tags, of one direction if both have the same text."""
-    corpus = data.corpora[name].of_parts(config.corpus.once(name))
-    mask = sample(corpus, _PAIRS_EXAMINED, config.training.seed)
-    return corpus.untagged_pairs(mask)
 
 
 def _notes_on_languages(texts: Texts) -> Iterator[str]:
@@ -223,37 +215,6 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-class Kind(NamedTuple):
-    """A kind of span in a sample of pairs."""
-
-    name: str
-    num_pairs: int
-    """Number of pairs whose source has such spans."""
-    matched: float
-    """Share of the spans of sources that the targets have, 0 to 1."""
-
-
-def kinds_in(pairs: Sequence[Pair]) -> list[Kind]:
-    """Kinds of span that pairs have on both sides: in enough pairs, and mostly with the same text."""
-    kinds = []
-    for name in (name for name in PATTERNS if name != _NEVER_PROPOSED):
-        protection, num_pairs, num_spans, num_matched = Protection((name,)), 0, 0, 0
-        for source, target in pairs:
-            if spans := _contents_of_spans(protection, source):
-                num_pairs += 1
-                num_spans += spans.total()
-                num_matched += (spans & _contents_of_spans(protection, target)).total()
-        if num_pairs >= max(_MIN_PAIRS, _MIN_SHARE * len(pairs)) and num_matched >= _MIN_MATCHED * num_spans:
-            kinds.append(Kind(name, num_pairs, num_matched / num_spans))
-    return kinds
-
-
-def proposed_kinds(train: Corpus, config: Config) -> tuple[list[Kind], int]:
-    """Kinds of span that `corpus.protect` can name, by a sample of the training pairs; also the size of the sample."""
-    pairs = [pair for _, pair in train.untagged_pairs(sample(train, _PAIRS_FOR_KINDS, config.training.seed))]
-    return kinds_in(pairs), len(pairs)
-
-
 def notes_on_spans(data: Data, config: Config) -> Iterator[str]:
     """Note pairs of each corpus whose protected spans are not the same on both sides, with places."""
     protection = Protection.of(config.corpus)
@@ -261,7 +222,7 @@ def notes_on_spans(data: Data, config: Config) -> Iterator[str]:
         mask = sample(corpus, _PAIRS_EXAMINED, config.training.seed)
         num_pairs, places = 0, list[tuple[str, int]]()
         for part, (number, source, target) in corpus.rows_of_parts(mask):
-            spans = [_contents_of_spans(protection, text) for text in (untagged(source, config.corpus.tags), target)]
+            spans = [contents_of_spans(protection, text) for text in (untagged(source, config.corpus.tags), target)]
             num_pairs += any(spans)
             if spans[0] != spans[1]:
                 places.append((part.name, number))
@@ -274,5 +235,40 @@ def notes_on_spans(data: Data, config: Config) -> Iterator[str]:
             )
 
 
-def _contents_of_spans(protection: Protection, text: str) -> Counter[str]:
+def contents_of_spans(protection: Protection, text: str) -> Counter[str]:
     return Counter(text[start:end] for start, end in protection.spans(text))
+
+
+def notes_on_terms(data: Data, config: Config, glossary: Glossary) -> Iterator[str]:
+    """Note how often sources of a sample of `train` have a term and targets another translation, with places.
+
+    Only pairs in the main direction are examined.
+    """
+    corpus = data.corpora["train"]
+    mask = sample(corpus, _PAIRS_EXAMINED, config.training.seed)
+    for part in corpus.parts:
+        mask[part.span] &= part.languages == config.corpus.languages
+    protection = Protection.of(config.corpus)
+    counts, places = Counter[tuple[str, str]](), defaultdict[tuple[str, str], list[tuple[str, int]]](list)
+    for part, (number, source, target) in corpus.rows_of_parts(mask):
+        found = glossary.find(protection.protect(untagged(source, config.corpus.tags)).text)
+        for (_, _, term), use in zip(found, term_uses(found, target), strict=True):
+            key = term.source, term.targets[0]
+            counts[key] += 1
+            if use.status == "missing":
+                places[key].append((part.name, number))
+    missing = sum(map(len, places.values()))
+    yield (
+        f"terms of the glossary are {counts.total():,} times in {int(mask.sum()):,} pairs of train; {missing:,} times, "
+        "the target has another translation"
+    )
+    worst = sorted(places, key=lambda key: -len(places[key]))[:_TERMS_NAMED]
+    named = places_in(config.corpus, "train", [row for key in worst for row in places[key][:_PLACES_NAMED]])
+    for key in worst:
+        shown = [f"{origin} {named[origin, number]}" for origin, number in places[key][:_PLACES_NAMED]]
+        yield (
+            f"`{key[0]}` is not `{key[1]}` in {len(places[key]):,} of {counts[key]:,} places: "
+            f"{listed(shown, _PLACES_NAMED, len(places[key]))}"
+        )
+    if len(places) > len(worst):
+        yield f"so are {len(places) - len(worst):,} more terms"

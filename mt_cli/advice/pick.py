@@ -9,8 +9,7 @@ fixed size, so that memory does not grow with the corpus.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -50,16 +49,8 @@ class _Block(NamedTuple):
     """Length of each line."""
 
 
-@dataclass(frozen=True)
-class Picked:
-    """Picked lines, the best first, and the numbers of lines that were left out, by reason."""
-
-    lines: Sequence[str]
-    left_out: Mapping[str, int]
-
-
-def pick_from(path: Path, config: Config, cache: Cache, number: int) -> Picked:
-    """Pick lines of a text in the source language of a config, whose filters are applied to it, too.
+def pick_from(path: Path, config: Config, cache: Cache, number: int) -> tuple[list[str], dict[str, int]]:
+    """Pick lines as `pick` does from a text in the source language of a config, whose filters are applied to it, too.
 
     Raises InputError if the text is in another language, and CorpusError if a corpus cannot be read.
     """
@@ -80,15 +71,15 @@ def pick_from(path: Path, config: Config, cache: Cache, number: int) -> Picked:
         if primary(code) == primary(language)
         for text in texts
     )
-    picked = pick(lines, known, language, number)
-    dropped = {name: count for name, count in counts.items() if name != "kept"}
-    return Picked(picked.lines, {**dropped, **picked.left_out})
+    picked, left_out = pick(lines, known, language, number)
+    return picked, {name: count for name, count in counts.items() if name != "kept"} | left_out
 
 
-def pick(lines: Sequence[str], corpus: Iterable[str], language: str, number: int) -> Picked:
-    """At most `number` lines; fewer if the corpus and the picked lines have all that occurs twice in the others.
+def pick(lines: Sequence[str], corpus: Iterable[str], language: str, number: int) -> tuple[list[str], dict[str, int]]:
+    """At most `number` lines, the best first, and the numbers of lines that were left out, by reason.
 
-    Lines with less than three words, and far longer ones than the corpus has, are left out.
+    There are fewer if the corpus and the picked lines have all that occurs twice in the others. Lines with less than
+    three words, and far longer ones than the corpus has, are left out.
     """
     weights, longest = np.zeros(1 << _TABLE_BITS, np.float32), 0
     for block in _blocks(lines, language):
@@ -107,7 +98,7 @@ def pick(lines: Sequence[str], corpus: Iterable[str], language: str, number: int
     counts = {"too short": is_short, "too long": is_long, "nothing new": is_known}
     left_out = {reason: int(mask.sum()) for reason, mask in counts.items()}
     rows = _greedy(lines, language, scores / (num_tokens + _COST_OF_LINE), weights)
-    return Picked([lines[row] for row in islice(rows, number)], left_out)
+    return [lines[row] for row in islice(rows, number)], left_out
 
 
 def _greedy(

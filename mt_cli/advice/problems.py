@@ -20,12 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mt_cli.advice import marks
 from mt_cli.advice.marks import DAMAGED, PROCESSED, Detector
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import Config
-from mt_cli.corpus import cleaning, languages, misalignment
-from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
+from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, are_foreign
 from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
 from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary, words_of
@@ -33,10 +31,8 @@ from mt_cli.corpus.misalignment import find_misaligned_stretches
 from mt_cli.corpus.rows import Languages, Row, untagged
 from mt_cli.corpus.source_rows import places_in
 from mt_cli.data.encode import SIDES
-from mt_cli.errors import CorpusError, InputError
+from mt_cli.errors import CorpusError
 
-_CODE = [Path(__file__), *(Path(str(module.__file__)) for module in (marks, cleaning, languages, misalignment))]
-"""Files with the code that finds problems; cached results depend on them."""
 _EXCLUDED = [STATUS_CODES[name] for name in ("blank_pair", "blank_source", "blank_target", "markers")]
 """Statuses that do not count: a span with only such rows is not a problem."""
 _BLOCKS_OF_SPANS, _BLOCKS_OF_MARKS = 50, 20
@@ -44,11 +40,9 @@ _BLOCKS_OF_SPANS, _BLOCKS_OF_MARKS = 50, 20
 _WINDOW, _FOREIGN_SHARE, _MIN_LINES = 500, 0.25, 10
 _NUM_PLACES = 3
 _SWAPPED = "the two languages seem to be swapped"
-_ACCEPT = "set corpus.accept_processed to true"
-_RAW_TEXT = "give the raw text (join subwords, detokenise, and remove tags, which the option `tag` of a corpus adds)"
 Kind = Literal["stretch", "processed", "segmented", "text"]
-_Sentences = Sequence[tuple[pa.Int64Array, pa.StringArray]]
-"""Blocks of line numbers and sentences."""
+_Sentences = tuple[pa.Int64Array, pa.StringArray]
+"""Line numbers and sentences."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +59,6 @@ class Finding:
     kind: Kind = "stretch"
     """`stretch`: neighbouring lines. Other kinds: sentences anywhere, whose places are in `text`."""
     is_note: bool = False
-    """True if the finding is no reason to stop."""
 
     @property
     def is_refused(self) -> bool:
@@ -116,32 +109,17 @@ def find_problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -
         is_needed = finding.kind == "segmented" and config.tokenizer.algorithm == "word_level"
         return finding.kind != "stretch" and (config.corpus.accept_processed or finding.corpus != "train" or is_needed)
 
-    digests = [digest_of_file(path) for path in [*_CODE, languages.TABLE]]
-    key = fingerprint(next(iter(corpora.values())).fingerprint, digests)
-    findings = cache.entry(f"problems-{key}", examine, load)
+    findings = cache.entry(f"problems-{next(iter(corpora.values())).fingerprint}", examine, load)
     return [replace(finding, is_note=finding.is_note or is_accepted(finding)) for finding in findings]
 
 
-def refuse_problems(problems: Sequence[Finding], way_out: str) -> None:
-    """Raise InputError if problems forbid training; the problems themselves must have been printed before.
-
-    `way_out` says what to do about spans of lines.
-    """
-    reasons = []
-    if any(problem.kind == "stretch" for problem in problems):
-        reasons.append(f"the corpora have problems, see above; {way_out}")
-    if any(problem.is_refused for problem in problems):
-        reasons.append(f"corpus.train: the text is processed already, see above; {_RAW_TEXT}, or {_ACCEPT}")
-    if reasons:
-        raise InputError("\n".join(reasons))
-
-
-def refuse_processed(problems: Sequence[Finding], way_out: str = _ACCEPT) -> None:
+def refuse_processed(problems: Sequence[Finding], way_out: str = "set corpus.accept_processed to true") -> None:
     """Raise CorpusError if another program has processed the text, with counts, places, and advice."""
     if lines := [problem.message for problem in problems if problem.is_refused]:
         raise CorpusError(
             "\n  ".join(["corpus.train: the text is processed already:", *lines])
-            + f"\nPlease {_RAW_TEXT}, or {way_out}: the model then reads and writes text in this form."
+            + "\nPlease give the raw text (join subwords, detokenise, and remove tags, which the option `tag` of a "
+            f"corpus adds), or {way_out}: the model then reads and writes text in this form."
         )
 
 
@@ -170,23 +148,18 @@ def find_damage(corpora: Mapping[str, Corpus], config: CorpusConfig) -> Iterator
     for name, corpus in corpora.items():
         for number in config.once(name):
             part, pair = corpus.parts[number], config.languages_of(name)[number]
-            blocks = list(_kept_pairs(corpus, part, config.tags))
-            for index, (side, language) in enumerate(zip(SIDES, pair, strict=True)):
-                place, sentences = (name, part.name, side), [(numbers, sides[index]) for numbers, *sides in blocks]
+            mask = _masked(corpus, _spread_blocks(part, _BLOCKS_OF_MARKS)) & np.isin(corpus.statuses, (KEPT, HELD_OUT))
+            if not mask.any():
+                continue
+            columns = pa.Table.from_batches(corpus.blocks(mask)).columns
+            numbers, source, target = (column.combine_chunks() for column in columns)
+            if config.tags:
+                tags = "|".join(map(re.escape, config.tags))
+                source = pc.replace_substring_regex(source, rf"^(?:(?:{tags}) )+", "")
+            for side, language, texts in zip(SIDES, pair, (source, target), strict=True):
                 for detector in (*PROCESSED, *DAMAGED):
-                    if finding := _find_marks(detector, place, language, sentences, config):
+                    if finding := _find_marks(detector, (name, part.name, side), language, (numbers, texts), config):
                         yield finding
-
-
-def _kept_pairs(
-    corpus: Corpus, part: SourceRows, tags: Sequence[str]
-) -> Iterator[tuple[pa.Int64Array, pa.StringArray, pa.StringArray]]:
-    mask = _masked(corpus, _spread_blocks(part, _BLOCKS_OF_MARKS)) & np.isin(corpus.statuses, (KEPT, HELD_OUT))
-    for block in corpus.blocks(mask) if mask.any() else ():
-        numbers, source, target = block.columns
-        if tags:
-            source = pc.replace_substring_regex(source, rf"^(?:(?:{'|'.join(map(re.escape, tags))}) )+", "")
-        yield numbers, source, target
 
 
 def _find_marks(
@@ -196,26 +169,22 @@ def _find_marks(
 
     `place` is a corpus, a source and a side of it.
     """
-    corpus, part, side = place
-    masks = [detector.mark(texts, language) for _, texts in sentences]
-    blocks = [(*block, mask) for block, mask in zip(sentences, masks, strict=True) if mask.any()]
-    numbers = [number for block, _, mask in blocks for number in block.filter(pa.array(mask)).to_pylist()]
-    num_all = num_relevant = sum(map(len, masks))
-    if detector.is_relevant is not None:
-        num_relevant = sum(int(detector.is_relevant(texts, language).sum()) for _, texts in sentences)
-    level = detector.level(len(numbers), num_relevant, num_all)
+    (corpus, part, side), (numbers, texts) = place, sentences
+    mask = detector.mark(texts, language)
+    marked = numbers.filter(pa.array(mask)).to_pylist()
+    num_relevant = int(detector.is_relevant(texts, language).sum()) if detector.is_relevant else len(texts)
+    level = detector.level(len(marked), num_relevant, len(texts))
     if level is None:
         return None
-    _, texts, mask = blocks[0]
     example = shorten(texts[int(mask.argmax())].as_py(), 80)
-    rows = [(part, number) for number in numbers[:_NUM_PLACES]]
+    rows = [(part, number) for number in marked[:_NUM_PLACES]]
     places = places_in(config, corpus, rows)
     text = (
-        f"{len(numbers):,} of {num_relevant:,} {side} sentences ({len(numbers) / num_relevant:.1%}) have "
+        f"{len(marked):,} of {num_relevant:,} {side} sentences ({len(marked) / num_relevant:.1%}) have "
         f"{detector.name}, as in `{example}` ({', '.join(places[row] for row in rows)})"
     )
     kind: Kind = "segmented" if detector.is_segmentation else "processed" if detector in PROCESSED else "text"
-    return Finding(corpus, part, numbers[0], numbers[-1], text, kind, is_note=level == "note")
+    return Finding(corpus, part, marked[0], marked[-1], text, kind, is_note=level == "note")
 
 
 def find_spans(name: str, corpus: Corpus, config: CorpusConfig) -> Iterator[Finding]:
@@ -256,7 +225,7 @@ def _swapped_spans(block: Sequence[Row], languages: Languages) -> Iterator[Span]
 
     Lines beside them that say nothing, because they may be swapped or not, are without a partner.
     """
-    if not block or primary(languages[0]) == primary(languages[1]):
+    if primary(languages[0]) == primary(languages[1]):
         return
     numbers, sources, targets = zip(*block, strict=True)
     is_foreign = are_foreign(sources, targets, languages)
@@ -280,8 +249,6 @@ def _swapped_spans(block: Sequence[Row], languages: Languages) -> Iterator[Span]
 
 
 def _misaligned_spans(block: Sequence[Row]) -> Iterator[Span]:
-    if not block:
-        return
     numbers, sources, targets = zip(*block, strict=True)
     alignment = find_misaligned_stretches(sources, targets)
     lines_alone = frozenset(numbers[line - 1] for line in alignment.lines_alone if line <= len(numbers))

@@ -23,11 +23,8 @@ _NOT_BELIEVED = frozenset({"und", "zxx", "dz"})
 """Labels that are ignored: labels for no language, and Dzongkha, which is also the label for Tibetan."""
 _NEAR = 20
 """Distance in CLDR below which languages, such as Norwegian and Danish, are not told apart."""
-_WHOLES = {
-    **{"ary": "ar", "arz": "ar", "ckb": "ku", "grc": "el", "hbo": "he", "nb": "no", "nn": "no", "sdh": "ku"},
-    **{"uzs": "uz", "wuu": "zh", "yue": "zh"},
-}
-"""Macrolanguages by the codes of languages that belong to them."""
+_WHOLES = {"ckb": "ku", "grc": "el", "hbo": "he", "nn": "no", "sdh": "ku", "yue": "zh"}
+"""Macrolanguages by the codes of languages that belong to them, and that CLDR finds distant."""
 
 
 def other_language_of_texts(texts: Sequence[str], language: str) -> str | None:

@@ -141,7 +141,6 @@ class OtherLetter:
     num_words: int
     """Distinct words of the training text with the old letter."""
     examples: tuple[str, ...]
-    """Some of these words."""
 
 
 def other_letters(train: Sequence[str], compared: Sequence[str]) -> list[OtherLetter]:

@@ -64,7 +64,7 @@ def data_check(
         raise InputError(f"{clean}: exists already; give the clean text a new folder")
     glossary = read_terms(terms, given.corpus.languages)
     from mt_cli.advice.data_check import examine, format_examination
-    from mt_cli.advice.problems import Finding, find_problems, refuse_problems
+    from mt_cli.advice.problems import Finding, find_problems, refuse_processed
 
     def check(config: Config) -> tuple[Data, Sequence[Finding]]:
         config, data, cache = _prepared(config)
@@ -87,7 +87,9 @@ def data_check(
         for problem in problems:
             say(str(problem))
         say_next(path)
-    refuse_problems(problems, way_out)
+    if any(problem.kind == "stretch" for problem in problems):
+        raise InputError(f"the corpora have problems, see above; {way_out}")
+    refuse_processed(problems)
 
 
 def data_show(
@@ -198,12 +200,12 @@ def data_pick(
     from mt_cli.corpus.cache import Cache
 
     loaded = load_config(config, None) if config else RunDirectory(run_path(run)).config()
-    picked = pick_from(path, loaded, Cache(RUNS / ".cache"), number)
-    left_out = ", ".join(f"{count:,} {reason}" for reason, count in picked.left_out.items() if count)
-    say(f"sentences picked: {len(picked.lines):,}; left out: {left_out or 'none'}")
+    lines, left_out = pick_from(path, loaded, Cache(RUNS / ".cache"), number)
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items() if count)
+    say(f"sentences picked: {len(lines):,}; left out: {reasons or 'none'}")
     if output is None:
-        return show(*picked.lines)
-    return write_output(output, "".join(f"{line}\n" for line in picked.lines).encode())
+        return show(*lines)
+    return write_output(output, "".join(f"{line}\n" for line in lines).encode())
 
 
 def _least_likely(config: Config, data: Data, number: int) -> Iterator[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from mt_cli.documents.document import (
     Document,
     DocumentError,
     Options,
+    State,
     Unit,
     line_end_of,
     lines_with_places,
@@ -60,9 +60,7 @@ def read_catalogue(path: Path, options: Options) -> Document:
         parts = content[first:flags], content[flags:translation]
         write = _Writer(*parts, message.is_fuzzy, num_plurals, message.translations, line_end)
         is_translated = all(message.translations) and num_written >= num_plurals
-        final = partial(write, is_draft=False)
-        end = last[0] + len(last[1])
-        units.append(Unit(first, end, texts, write, is_translated, write_for_review=write, write_final=final))
+        units.append(Unit(first, last[0] + len(last[1]), texts, write, is_translated, has_states=True))
     return Document(content, units, encoding, mark, marks=(*PLACEHOLDERS, QT, INTERFACE))
 
 
@@ -73,16 +71,15 @@ class _Writer:
     flags: str
     """Line of flags, or empty."""
     between: str
-    """Content from the flags to the translation."""
     is_fuzzy: bool
     num_plurals: int
     written: Sequence[str]
     """Translations that the message has; the forms of a plural that are there stay."""
     line_end: str
 
-    def __call__(self, translations: Sequence[str], is_draft: bool = True) -> str:
+    def __call__(self, translations: Sequence[str], state: State) -> str:
         marked = self.flags + ", fuzzy" * (not self.is_fuzzy) if self.flags else f"#, fuzzy{self.line_end}"
-        before = (marked if is_draft else self.flags) + self.between
+        before = (self.flags if state == "final" else marked) + self.between
         if not self.num_plurals:
             return before + self._keyword("msgstr", translations[0])
         forms = [translations[min(index, 1)] for index in range(self.num_plurals)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from mt_cli.corpus.corrections import Correction
 from mt_cli.corpus.formats.table import format_of, read_file
@@ -13,20 +12,14 @@ from mt_cli.corpus.rows import Languages, Pair, ReadReport
 from mt_cli.errors import InputError
 
 
-class Comparison(NamedTuple):
-    """What a person has changed in a document of drafts."""
-
-    corrections: list[Correction]
-    counts: Counter[str]
-    """Numbers of the other texts: `unchanged`, `emptied` and `without a draft`."""
-
-
-def compare_with_drafts(edited: Path, drafts: Path, languages: Languages, model: str) -> Comparison:
-    """Compare an edited document with the drafts that a model wrote.
+def compare_with_drafts(
+    edited: Path, drafts: Path, languages: Languages, model: str
+) -> tuple[list[Correction], Counter[str]]:
+    """Corrections in an edited document, and numbers of its other texts: `unchanged`, `emptied`, `without a draft`.
 
     Texts are matched by their source, the n-th of each source with the n-th; a translation that is a draft of another
-    text with the same source is unchanged. Raises InputError if the files have
-    different formats or no draft in common, and CorpusError as `read_file` does.
+    text with the same source is unchanged. Raises InputError if the files have different formats or no draft in common,
+    and CorpusError as `read_file` does.
     """
     if format_of(edited) is not format_of(drafts):
         raise InputError(f"{drafts} and {edited}: give two files of one format")
@@ -45,7 +38,7 @@ def compare_with_drafts(edited: Path, drafts: Path, languages: Languages, model:
             corrections.append(Correction.of(source, target, draft, languages, model))
     if not corrections and counts.total() == counts["without a draft"]:
         raise InputError(f"{edited}: no text has a draft in {drafts}; give the file that mt translate wrote")
-    return Comparison(corrections, counts)
+    return corrections, counts
 
 
 def _numbered(path: Path, languages: Languages) -> Iterator[tuple[Pair, int]]:

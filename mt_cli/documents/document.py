@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from mt_cli.documents.texts import one_line
 from mt_cli.errors import InputError
@@ -15,9 +16,9 @@ from mt_cli.translation.inline_marks import PLACEHOLDERS
 
 MAX_BYTES = 2**25
 """Most bytes of text in a document. Reading takes up to 60 times as much memory."""
-MAX_MARKS = 2**21
-"""Most lines, tags and cells of a document. Reading takes about 1 to 2 KB of memory for each one."""
 _LINE = re.compile(r"([^\r\n]*+)(?:\r\n|\n|\r|\Z)")
+State = Literal["draft", "review", "final"]
+"""Translation without a review, one in doubt, and one that needs no review."""
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
@@ -44,20 +45,17 @@ class Unit:
     start: int
     """First character of the part that is replaced, in `Document.content`."""
     end: int
-    """End of this part."""
     texts: tuple[str, ...]
     """Texts to translate, without escapes; several for plural forms."""
-    write: Callable[[Sequence[str]], str]
-    """Content of the part, from translations that differ from the texts."""
+    write: Callable[..., str]
+    """Content of the part, from translations that differ from the texts; with `has_states`, also from a `State`, and
+    from translations that equal the texts."""
     is_translated: bool = False
     """True if the document has a translation already, which stays unless all units are asked for."""
     is_block: bool = False
     """True if each text is a paragraph, whose line ends are spaces and whose sentences are translated one by one."""
-    write_for_review: Callable[[Sequence[str]], str] | None = None
-    """Content of the part, from translations that need a review, in a format that marks drafts. There, also a
-    translation that equals its text is written. None for other formats."""
-    write_final: Callable[[Sequence[str]], str] | None = None
-    """Content of the part, from translations that need no review, in a format where `write` marks a draft, too."""
+    has_states: bool = False
+    """True if the format marks drafts."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +105,11 @@ class Document:
         pieces, place, changes = [], 0, list[tuple[int, int, str]]()
         for index, texts in translations.items():
             unit = self.units[index]
-            if unit.write_for_review is not None or (*texts,) != unit.texts:
-                write = unit.write_final if unit.write_final and index in final else unit.write
-                write = unit.write_for_review if unit.write_for_review and index in for_review else write
-                changes.append((unit.start, unit.end, write([*map(one_line, texts)] if unit.is_block else texts)))
+            if unit.has_states or (*texts,) != unit.texts:
+                state: State = "review" if index in for_review else "final" if index in final else "draft"
+                lines = [*map(one_line, texts)] if unit.is_block else texts
+                part = unit.write(lines, state) if unit.has_states else unit.write(lines)
+                changes.append((unit.start, unit.end, part))
         is_changed = any(self.content[start:end] != part for start, end, part in changes)
         for start, end, part in sorted([*changes, *(self.edits if is_changed else ())]):
             pieces += [self.content[place:start], part]
@@ -124,40 +123,16 @@ class Document:
         return self.wrap(content)
 
 
-def check_size(path: Path, max_bytes: int = MAX_BYTES) -> None:
-    """Raise DocumentError if a document is too large."""
-    with reading(path, DocumentError):
-        size = path.stat().st_size
-    if size > max_bytes:
-        raise DocumentError(
-            f"{path}: has {size / 2**20:,.1f} MiB; divide it into documents of at most {max_bytes // 2**20} MiB"
-        )
-
-
-def check_marks(path: Path, content: str, max_marks: int = MAX_MARKS) -> None:
-    """Raise DocumentError if a document has so many lines, tags, cells or strings that reading it takes much memory."""
-    number = sum(map(content.count, "\n\r<|")) + content.count('"') // 4
-    if number > max_marks:
-        raise DocumentError(
-            f"{path}: has {number:,} lines, tags, cells and strings; divide it into documents of at most {max_marks:,}"
-        )
-
-
-def read_content(
-    path: Path, declared: Callable[[bytes], str | None] = lambda content: None, max_marks: int = MAX_MARKS
-) -> tuple[str, str, bytes]:
+def read_content(path: Path, declared: Callable[[bytes], str | None] = lambda content: None) -> tuple[str, str, bytes]:
     """Content of a text file, its encoding and its byte order mark; `declared` finds an encoding in the content.
 
     Raises DocumentError if the file is too large, or is not in its encoding, which is UTF-8 unless it says otherwise.
     """
-    check_size(path)
     with reading(path, DocumentError):
         content = read_regular(path, MAX_BYTES)
     mark, encoding = next((row for row in _MARKS if content.startswith(row[0])), (b"", None))
     encoding = encoding or declared(content[: 2**16]) or "utf-8"
-    text = _decoded(path, content[len(mark) :], encoding)
-    check_marks(path, text, max_marks)
-    return text, encoding, mark
+    return _decoded(path, content[len(mark) :], encoding), encoding, mark
 
 
 def _decoded(path: Path, content: bytes, encoding: str) -> str:

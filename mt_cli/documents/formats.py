@@ -33,10 +33,6 @@ READERS = {suffix: reader for reader, suffixes in _SUFFIXES.items() for suffix i
 
 
 def is_document(path: Path) -> bool:
-    """Whether a file is a document by its name; `.pot` is a language, too."""
-    if path.suffix.lower() == ".pot":
-        with path.open("rb") as file:
-            return b'\nmsgid "' in file.read(2**16)
     return path.suffix.lower() in READERS
 
 

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 
 from mt_cli.corpus.sentences import has_letters
-from mt_cli.documents.document import Document, Options, Unit, error_at, read_content
-from mt_cli.documents.html_places import Event, HtmlError, events_of
+from mt_cli.documents.document import Document, Options, Unit, read_content
+from mt_cli.documents.html_places import Event, events_of
 from mt_cli.documents.xml_places import allowed, declared_encoding
 from mt_cli.translation.inline_marks import FORMULAS, PLACEHOLDERS
 from mt_cli.translation.inline_tags import Piece, Tag, TaggedText
@@ -81,19 +81,12 @@ def html_document(
 
     `space` is written for a no-break space, and the target language as that of the page.
     """
-    try:
-        events = events_of(content)
-    except HtmlError as error:
-        raise error_at(name, content, error.place, f"{error}; is it cut off?") from None
+    events = events_of(content, name)
     escape = partial(_escaped, encoding=encoding, space=space)
     units = [unit for run in _runs(content, events) for unit in _units(content, run, escape)]
-    edits = [(*place, languages[1]) for event in events for place in _language(event)] if languages[1] else []
+    page = next((event.attributes for event in events if event.name == "html" and event.kind == "start"), {})
+    edits = [(*page[name], languages[1]) for name in ("lang", "xml:lang") if languages[1] and name in page]
     return Document(content, units, encoding, marks=(FORMULAS, *PLACEHOLDERS), edits=edits)
-
-
-def _language(event: Event) -> Iterator[tuple[int, int]]:
-    if event.name == "html" and event.kind == "start":
-        yield from (event.attributes[name] for name in ("lang", "xml:lang") if name in event.attributes)
 
 
 def _declared(beginning: bytes) -> str | None:

@@ -7,20 +7,13 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from itertools import accumulate, pairwise
 
+from mt_cli.documents.document import error_at
 from mt_cli.translation.inline_marks import VOID
 
 _ATTRIBUTE = re.compile(r"[\s/]++(?:([^\s/>=\"'<]+)(?:\s*=\s*(\"[^\"]*+\"|'[^']*+'|[^\s>\"']+))?)?")
 _NAME = re.compile(r"<[^\s/>]+")
 _COMMENT_OR_SCRIPT = re.compile(r"<!--|-->|</?(?:script|style)\b", re.IGNORECASE)
 _OPENING = re.compile(r"<[!/?A-Za-z]")
-
-
-class HtmlError(Exception):
-    """A file is cut off within a tag or a comment."""
-
-    def __init__(self, place: int, problem: str) -> None:
-        super().__init__(problem)
-        self.place = place
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +29,9 @@ class Event:
     """Places of the values of attributes, without quotation marks."""
 
 
-def events_of(content: str) -> list[Event]:
-    """Events of a file, which together have all its characters; raises HtmlError if it is cut off."""
-    _check_end(content)
+def events_of(content: str, name: str) -> list[Event]:
+    """Events of a file, which together have all its characters; raises DocumentError if it is cut off."""
+    _check_end(content, name)
     parser = _Parser(content)
     parser.feed(content.replace("&", "+"))  # The parser gives up at some references; only places are asked of it.
     parser.close()
@@ -51,8 +44,8 @@ def events_of(content: str) -> list[Event]:
     return events
 
 
-def _check_end(content: str) -> None:
-    """Raise HtmlError for a tag or comment without an end, at which the parser would begin again and again."""
+def _check_end(content: str, name: str) -> None:
+    """Raise DocumentError for a tag or comment without an end, at which the parser would begin again and again."""
     begun: re.Match[str] | None = None
     for match in _COMMENT_OR_SCRIPT.finditer(content):
         if begun is None:
@@ -60,10 +53,10 @@ def _check_end(content: str) -> None:
         elif match[0].lower() == ("-->" if begun[0] == "<!--" else f"</{begun[0][1:].lower()}"):
             begun = None
     if begun and begun[0] == "<!--":
-        raise HtmlError(begun.start(), "this comment has no end")
+        raise error_at(name, content, begun.start(), "this comment has no end; is it cut off?")
     tags = list(_OPENING.finditer(content, max(content.rfind(">"), 0)))
     if tags:
-        raise HtmlError(tags[0].start(), "this tag has no end")
+        raise error_at(name, content, tags[0].start(), "this tag has no end; is it cut off?")
 
 
 class _Parser(HTMLParser):

@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 
 from mt_cli.documents.document import Document, DocumentError, Options, Unit, read_content
@@ -26,19 +25,22 @@ def read_json(path: Path, options: Options) -> Document:
     content, encoding, mark = read_content(path)
     try:
         data = json.loads(content, parse_int=str, parse_float=str)
-    except RecursionError:
-        raise DocumentError(f"{path}: its objects and arrays are nested too deeply") from None
     except json.JSONDecodeError as error:
         raise DocumentError(f"{path}, line {error.lineno:,}, column {error.colno:,}: not JSON: {error.msg}") from None
     is_ascii = content.isascii() and bool(_ESCAPE.search(content))
     messages = data.values() if isinstance(data, dict) else ()
     is_extension = bool(messages) and all(isinstance(value, dict) and "message" in value for value in messages)
     units: list[Unit] = []
+
+    def written(texts: Sequence[str]) -> str:
+        return json.dumps(texts[0], ensure_ascii=is_ascii)
+
     for match, keys in _values(content):
         text = json.loads(match[0])
-        is_text = _is_of_people(keys, is_extension) and not is_value(text.strip(), keys[-1] if keys else "")
+        is_of_people = keys[1:] == ["message"] if is_extension else not any(key.startswith("@") for key in keys)
+        is_text = is_of_people and not is_value(text.strip(), keys[-1] if keys else "")
         if _is_chosen(keys, options.keys) if options.keys else is_text:
-            units.append(Unit(*match.span(), (text,), partial(_written, is_ascii=is_ascii)))
+            units.append(Unit(*match.span(), (text,), written))
     document = Document(content, units, encoding, mark, marks=(CATALOGUE, *PLACEHOLDERS, INTERFACE))
     if options.keys and not document.units:
         raise DocumentError(f"{path}: has no text with keys such as {', '.join(options.keys)}")
@@ -59,16 +61,7 @@ def _values(content: str) -> Iterator[tuple[re.Match[str], Sequence[str]]]:
             yield match, [key for key in keys if key]
 
 
-def _is_of_people(keys: Sequence[str], is_extension: bool) -> bool:
-    return keys[1:] == ["message"] if is_extension else not any(key.startswith("@") for key in keys)
-
-
 def _is_chosen(keys: Sequence[str], patterns: Sequence[str]) -> bool:
     """True if the last key, or all keys with dots between them, match a pattern such as `title` or `menu.*.label`."""
     names = {keys[-1], ".".join(keys)} if keys else set()
     return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
-
-
-def _written(texts: Sequence[str], is_ascii: bool) -> str:
-    """String of JSON, with escapes instead of all characters beyond ASCII if `is_ascii`."""
-    return json.dumps(texts[0], ensure_ascii=is_ascii)

@@ -16,13 +16,15 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
-from mt_cli.documents.document import MAX_MARKS, Document, DocumentError, Options, Unit, read_content
+from mt_cli.corpus.sentences import has_letters
+from mt_cli.documents.document import Document, DocumentError, Options, Unit, read_content
 from mt_cli.documents.html import html_document
-from mt_cli.documents.wrapped_lines import Line, Markup, paragraph_unit
+from mt_cli.documents.texts import SPACES, one_line, wrapped
+from mt_cli.runtime.console import display_width
 from mt_cli.translation.inline_marks import EMPHASIS, MARKDOWN, PLACEHOLDERS, displayed_formula
 
 if TYPE_CHECKING:
@@ -77,26 +79,37 @@ _HTML_BLOCKS = (
 )
 """Elements whose tags begin a block of HTML. Other tags do if they are alone on a line."""
 _HTML = rf"(?i:</?(?:{'|'.join(_HTML_BLOCKS.split())})(?=[\s/>]|\Z))|<[!?]|</?[A-Za-z][^<>]*>\s*\Z"
-_MARKUP = Markup(
-    start=re.compile(
-        r"(?P<number>\d{1,9})[.)](?:\s|\Z)|[-+*](?:\s|\Z)|#{1,6}(?:\s|\Z)|>|`{3}|~{3}|[=|]|:?-+:?(?:\s|\Z)"
-        rf"|{_HTML}|(?:[-*_]\s*){{3,}}\Z|:{{3}}|:\s|\[[^\]]+\]:"
-    ),
-    hidden=re.compile(
-        rf"{_CODE}|\]\([^()\s]*\)|\]\[[^\[\]]*\]|</?[a-zA-Z!][^<>]*>|https?://\S+|&#?\w+;|\{{\{{[^{{}}]*\}}\}}"
-    ),
+_START = re.compile(
+    r"(?P<number>\d{1,9})[.)](?:\s|\Z)|[-+*](?:\s|\Z)|#{1,6}(?:\s|\Z)|>|`{3}|~{3}|[=|]|:?-+:?(?:\s|\Z)"
+    rf"|{_HTML}|(?:[-*_]\s*){{3,}}\Z|:{{3}}|:\s|\[[^\]]+\]:"
 )
+"""First words of a line that would begin another block."""
+_HIDDEN = re.compile(
+    rf"{_CODE}|\]\([^()\s]*\)|\]\[[^\[\]]*\]|</?[a-zA-Z!][^<>]*>|https?://\S+|&#?\w+;|\{{\{{[^{{}}]*\}}\}}"
+)
+"""Markup without text."""
+_LONE_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+"""A tag that would begin a block if it were alone on a line."""
+
+
+class _Line(NamedTuple):
+    """Text on a line of a file."""
+
+    begin: int
+    """Start of the line, before its prefix."""
+    start: int
+    end: int
 
 
 def read_markdown(path: Path, options: Options) -> Document:
     """Blocks of text of a Markdown file, by CommonMark with tables of GitHub."""
     from markdown_it import MarkdownIt
 
-    content, encoding, mark = read_content(path, max_marks=MAX_MARKS // 2)  # Its parser makes several tokens of each.
+    content, encoding, mark = read_content(path)
     ends = [*_LINE_END.finditer(content)]
     places = [0, *(end.end() for end in ends)]
     ends_of_lines = [*(end.start() for end in ends), len(content)]
-    lines = [Line(begin, begin, end) for begin, end in zip(places, ends_of_lines, strict=True)]
+    lines = [_Line(begin, begin, end) for begin, end in zip(places, ends_of_lines, strict=True)]
     texts = [content[line.begin : line.end] for line in lines]
     parser = MarkdownIt("commonmark").enable("table").disable(["inline", "text_join"])
     env: dict[str, Any] = {}
@@ -135,9 +148,7 @@ def _front_value(texts: Sequence[str], part: str) -> str:
 
 
 class _Blocks:
-    """Finds the text of the blocks of a file."""
-
-    def __init__(self, content: str, lines: Sequence[Line], references: Mapping[str, Any]) -> None:
+    def __init__(self, content: str, lines: Sequence[_Line], references: Mapping[str, Any]) -> None:
         self._content = content
         self._lines = lines
         self._references = references
@@ -152,7 +163,7 @@ class _Blocks:
             yield from self._cell(token)
             return
         for lines in self._runs(before, token):
-            if unit := paragraph_unit(self._content, lines, _MARKUP):
+            if unit := _paragraph_unit(self._content, lines):
                 yield self._with_full_links(unit)
 
     def units_of_html(self, token: Token) -> Iterator[Unit]:
@@ -176,12 +187,12 @@ class _Blocks:
         if start < 0:
             return
         self._place = start + len(source)
-        if unit := paragraph_unit(self._content, [Line(line.begin, start, self._place)], _MARKUP):
+        if unit := _paragraph_unit(self._content, [_Line(line.begin, start, self._place)]):
             linked = self._with_full_links(unit)
             yield replace(linked, write=lambda texts: _BARE_BAR.sub(r"\|", linked.write(texts)))
 
-    def _runs(self, before: Token, token: Token) -> list[list[Line]]:
-        runs: list[list[Line]] = [[]]
+    def _runs(self, before: Token, token: Token) -> list[list[_Line]]:
+        runs: list[list[_Line]] = [[]]
         for number, source in enumerate(token.content.split("\n"), start=token.map[0] if token.map else 0):
             line = self._located(self._lines[number], source.strip(), before)
             text = self._content[line.start : line.end] if line else ""
@@ -203,7 +214,7 @@ class _Blocks:
                 runs.append([])
         return [run for run in runs if run]
 
-    def _located(self, line: Line, text: str, before: Token) -> Line | None:
+    def _located(self, line: _Line, text: str, before: Token) -> _Line | None:
         source = self._content[line.begin : line.end]
         if before.type == "heading_open" and before.markup.startswith("#"):
             hashes = source.find(before.markup)
@@ -214,7 +225,7 @@ class _Blocks:
             return None
         attributes = _ATTRIBUTES.search(text) if before.type == "heading_open" else None
         start += line.begin
-        return Line(line.begin, start, start + (attributes.start() if attributes else len(text)))
+        return _Line(line.begin, start, start + (attributes.start() if attributes else len(text)))
 
     def _with_full_links(self, unit: Unit) -> Unit:
         """Unit in whose text a link by its text names its definition, too."""
@@ -230,3 +241,46 @@ class _Blocks:
         if not label or match["rest"] not in ("", "[]") or normalizeReference(label) not in self._references:
             return match[0]
         return f"[{label}][{label}]"
+
+
+def _paragraph_unit(content: str, lines: Sequence[_Line]) -> Unit | None:
+    text = one_line(" ".join(content[line.start : line.end] for line in lines))
+    if not has_letters(_HIDDEN.sub("", text)):
+        return None
+    write = partial(_written_paragraph, content=content, lines=lines, text=text)
+    return Unit(lines[0].start, lines[-1].end, (text,), write, is_block=True)
+
+
+def _written_paragraph(texts: Sequence[str], content: str, lines: Sequence[_Line], text: str) -> str:
+    """Content from the first character of a paragraph (`text`) to the last one, on several lines if it had several."""
+    first = lines[0]
+    translation = _without_other_block(texts[0], text)
+    if len(lines) == 1:
+        return translation
+    width = max(display_width(content[line.begin : line.end]) for line in lines)
+    beginning, second = content[first.begin : first.start], lines[1]
+    line_end = content[first.end : second.begin].lstrip(" \t")
+    words = list(_words(translation))
+    return line_end.join(wrapped(words, width, beginning, content[second.begin : second.start]))[len(beginning) :]
+
+
+def _without_other_block(translation: str, text: str) -> str:
+    """Translation that begins no other kind of block than its text, by an escape."""
+    beginning = _START.match(translation)
+    if not beginning or _START.match(text):
+        return translation
+    place = beginning.end("number") if beginning["number"] else 0
+    return f"{translation[:place]}\\{translation[place:]}"
+
+
+def _words(text: str) -> Iterator[str]:
+    """Words that a line may begin with, and others joined to the word before."""
+    group = ""
+    for word in SPACES.split(text):
+        is_kept = group.endswith("\\") or _LONE_TAG.fullmatch(group)
+        if group and not _START.match(f"{word} ") and not is_kept:
+            yield group
+            group = word
+        else:
+            group = f"{group} {word}" if group else word
+    yield group

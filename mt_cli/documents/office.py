@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import copy
 import io
-import lzma
 import re
 import zlib
 from functools import partial
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
-from mt_cli.documents.document import MAX_BYTES, Document, DocumentError, Options, Unit, check_marks, check_size
+from mt_cli.documents.document import MAX_BYTES, Document, DocumentError, Options, Unit
 from mt_cli.documents.office_paragraphs import paragraphs_of
 from mt_cli.documents.xml_places import XmlError, parse_xml
 from mt_cli.runtime.files import read_regular, reading
@@ -29,11 +28,8 @@ _MAIN_PARTS = {"word/document.xml": "w:", "content.xml": "office:"}
 MAX_PARTS = 10_000
 MAX_ARCHIVE_BYTES = 2**28
 """Most bytes of an archive, which may have pictures, and of its content."""
-_HIGHEST_RATIO = 200
-"""Number of bytes of content for each byte of an archive, above a size that does no harm."""
-_HARMLESS = 2**24
 _READ_AT_ONCE = 2**16
-_UNREADABLE = (BadZipFile, RuntimeError, EOFError, ValueError, OSError, zlib.error, lzma.LZMAError)
+_UNREADABLE = (BadZipFile, RuntimeError, EOFError, ValueError, OSError, zlib.error)
 """Errors of `zipfile` for a damaged or encrypted archive, or one in an unknown compression."""
 _SEPARATOR = "\0"
 """Stands between the parts in the content of a document; XML cannot hold it."""
@@ -41,11 +37,9 @@ _SEPARATOR = "\0"
 
 def read_office(path: Path, options: Options) -> Document:
     """Paragraphs of a document as units; raises DocumentError if the archive or a part of it is damaged."""
-    check_size(path, MAX_ARCHIVE_BYTES)
     with reading(path, DocumentError):
         archive = read_regular(path, MAX_ARCHIVE_BYTES)
     contents = _translated_parts(path, archive)
-    check_marks(path, "".join(contents.values()))
     units, place, num_kept = list[Unit](), 0, 0
     for name, content in contents.items():
         try:
@@ -71,8 +65,7 @@ def _translated_parts(path: Path, archive: bytes) -> dict[str, str]:
         with ZipFile(io.BytesIO(archive)) as file:
             entries = file.infolist()
             size = sum(entry.file_size for entry in entries)
-            most_bytes = min(MAX_ARCHIVE_BYTES, max(_HARMLESS, _HIGHEST_RATIO * len(archive)))
-            if size > most_bytes or len(entries) > MAX_PARTS:
+            if size > MAX_ARCHIVE_BYTES or len(entries) > MAX_PARTS:
                 raise DocumentError(f"{path}: its {len(entries):,} parts have {size:,} bytes, which is too much")
             size_of_text = sum(entry.file_size for entry in entries if _PARTS.fullmatch(entry.filename))
             if size_of_text > MAX_BYTES:
@@ -80,8 +73,6 @@ def _translated_parts(path: Path, archive: bytes) -> dict[str, str]:
                     f"{path}: its text has {size_of_text / 2**20:,.1f} MiB with its markup; divide it into documents "
                     f"of at most {MAX_BYTES // 2**20} MiB"
                 )
-            if len({entry.filename for entry in entries}) < len(entries):
-                raise DocumentError(f"{path}: has two parts with the same name")
             read = ((entry.filename, _content(file, entry)) for entry in entries)  # All, because others may be damaged.
             parts = {name: content for name, content in read if _PARTS.fullmatch(name)}
     except _UNREADABLE as error:
@@ -92,8 +83,6 @@ def _translated_parts(path: Path, archive: bytes) -> dict[str, str]:
             contents[name] = parts[name].decode("utf-8")
         except UnicodeDecodeError:
             raise DocumentError(f"{path}, {name}: not UTF-8, or encrypted") from None
-        if _SEPARATOR in contents[name]:
-            raise DocumentError(f"{path}, {name}: has a NUL character")
     if not _MAIN_PARTS.keys() & contents.keys():
         raise DocumentError(f"{path}: has neither word/document.xml nor content.xml, so it is no .docx or .odt file")
     return contents

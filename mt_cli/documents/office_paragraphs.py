@@ -144,8 +144,6 @@ def _inner(content: str, kept: _Kept) -> list[tuple[int, Paragraph]]:
 
 @dataclass(frozen=True)
 class _Text:
-    """Text of a run."""
-
     format: str
     """Properties of the run."""
     text: str

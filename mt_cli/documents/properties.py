@@ -14,7 +14,6 @@ from pathlib import Path
 
 from mt_cli.documents.document import Document, DocumentError, Options, Unit, error_at, read_content
 from mt_cli.documents.language import is_value
-from mt_cli.documents.texts import with_whole_surrogates
 from mt_cli.translation.inline_marks import INTERFACE, PLACEHOLDERS
 
 _LINE_END = r"(?:\r\n|\r|\n)"
@@ -30,13 +29,11 @@ _ARGUMENT = re.compile(r"\{\d+[,}]")
 
 
 def read_properties(path: Path, options: Options) -> Document:
-    """Values of properties; raises DocumentError for a damaged escape or a binary file."""
+    """Values of properties; raises DocumentError for a damaged escape."""
     try:
         content, encoding, mark = read_content(path)
     except DocumentError:
         content, encoding, mark = read_content(path, lambda content: "iso-8859-1")
-    if "\0" in content:
-        raise error_at(path, content, content.index("\0"), "a zero byte; these are no properties")
     # Without any character beyond ASCII, a file gets escapes, which each version of Java reads.
     last = 0x7F if content.isascii() else 0xFF if encoding == "iso-8859-1" else 0x10FFFF
     units: list[Unit] = []
@@ -75,7 +72,8 @@ def _text(value: str) -> str:
             raise ValueError("the escape \\u needs four hexadecimal digits")
         return chr(int(hexadecimal, 16)) if hexadecimal else _ESCAPES.get(other, other) if other else ""
 
-    return with_whole_surrogates(_ESCAPE.sub(character, value))
+    halves = _ESCAPE.sub(character, value).encode("utf-16", "surrogatepass")  # Of escaped surrogate pairs.
+    return halves.decode("utf-16", "surrogatepass")
 
 
 def _written(texts: Sequence[str], is_pattern: bool, last: int) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -45,6 +44,8 @@ _BARE_AMPERSAND = re.compile(r"&(?!#?\w+;)")
 _MOST_CUES = 4
 """Most cues whose text is one sentence; captions that a program wrote have no ends of sentences."""
 
+_Speech = tuple[str, list[str]]
+"""Dash and lines of a cue that one person speaks."""
 _Line = tuple[int, str]
 """Start of a line, and its text without its end."""
 
@@ -83,8 +84,6 @@ def _document(
 
 
 class _Cue(NamedTuple):
-    """Lines of a cue."""
-
     lines: Sequence[_Line]
     tag: str = ""
     """Tag around its text or before it, such as `<i>` or `<v Anna>`, which is no part of the lines."""
@@ -182,19 +181,11 @@ def _unit(content: str, lines: Sequence[_Line], has_entities: bool) -> Unit:
     start = lines[0][0] + len(lines[0][1]) - len(lines[0][1].lstrip())
     end = lines[-1][0] + len(lines[-1][1].rstrip())
     speeches = _speeches([text.strip() for _, text in lines])
-    texts = tuple(joined(speech.lines) for speech in speeches)
+    texts = tuple(joined(of_speech) for _, of_speech in speeches)
     if has_entities:  # `&` is written where it is clear; other entities stay, because `<` would be a tag.
         texts = tuple(_ESCAPED_AMPERSAND.sub("&", text) for text in texts)
     write = partial(_written, part=content[start:end], speeches=speeches, has_entities=has_entities)
     return Unit(start, end, texts, write, is_block=True)
-
-
-@dataclass(frozen=True)
-class _Speech:
-    """Lines of a cue that one person speaks."""
-
-    dash: str
-    lines: list[str]
 
 
 def _speeches(lines: Sequence[str]) -> list[_Speech]:
@@ -207,19 +198,19 @@ def _speeches(lines: Sequence[str]) -> list[_Speech]:
     speeches: list[_Speech] = []
     for line in lines:
         dash = pattern.match(line)
-        if dash and speeches and not speeches[0].dash and not _SPEECH_END.search(speeches[-1].lines[-1]):
+        if dash and speeches and not speeches[0][0] and not _SPEECH_END.search(speeches[-1][1][-1]):
             dash = None
         if dash or not speeches:
-            speeches.append(_Speech(dash[0] if dash else "", []))
-        speeches[-1].lines.append(line[dash.end() :] if dash else line)
+            speeches.append((dash[0] if dash else "", []))
+        speeches[-1][1].append(line[dash.end() :] if dash else line)
     return speeches
 
 
 def _written(texts: Sequence[str], part: str, speeches: Sequence[_Speech], has_entities: bool) -> str:
     lines = []
-    for speech, text in zip(speeches, texts, strict=True):
+    for (dash, before), text in zip(speeches, texts, strict=True):
         escaped = _BARE_AMPERSAND.sub("&amp;", text).replace("-->", "--&gt;") if has_entities else text
-        first, *rest = balanced(escaped, [1] * len(speech.lines))
-        lines += [speech.dash + first, *rest]
+        first, *rest = balanced(escaped, [1] * len(before))
+        lines += [dash + first, *rest]
     end = _END.search(part)
     return (end[0] if end else "\n").join(line for line in lines if line)

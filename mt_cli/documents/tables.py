@@ -55,8 +55,6 @@ class ColumnError(DocumentError):
 
 @dataclass(frozen=True)
 class _Form:
-    """Way in which the cells of a table are written."""
-
     separator: str
     has_quotes: bool
     """Whether quotation marks around cells are not text."""
@@ -83,10 +81,9 @@ def _units(path: Path, options: Options, content: str, form: _Form) -> Iterator[
         if not used:
             continue
         if column < 0:
-            names = [form.text(content[slice(*cell)]).replace("\r\n", "\n") for cell in cells]
-            wanted = options.column and options.column.replace("\r\n", "\n")  # Browsers change line ends of forms.
-            column, width = _column(path, wanted, names), len(cells)
-            if wanted in names:
+            names = [form.text(content[slice(*cell)]) for cell in cells]
+            column, width = _column(path, options.column, names), len(cells)
+            if options.column in names:
                 continue
         if used > width:
             problem = f"has {used:,} cells, and the first line has {width:,}; repair such lines"

@@ -26,11 +26,6 @@ _DASHES = "-–—"
 """Characters that a speech begins with, so that no other line of a subtitle does."""
 
 
-def with_whole_surrogates(text: str) -> str:
-    """Text in which two escaped halves of a surrogate pair are one character."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass") if SURROGATE.search(text) else text
-
-
 def lines_of(text: str, is_block: bool, has_forms: bool = False) -> list[str]:
     """Pieces of a text that are translated, without spaces at the ends: its lines, or all of a block.
 

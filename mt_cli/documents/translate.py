@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -28,23 +28,21 @@ from mt_cli.runtime.console import Progress, listed, say
 from mt_cli.runtime.files import append_row, read_regular, reading, real_path, write_bytes, write_output, writing
 from mt_cli.translation.drafts import SPANS_LOST, SPANS_REORDERED, TERMS_MISSING, Draft, drafts_with_marks, lost_spans
 from mt_cli.translation.inline_marks import INTERFACE, PLACEHOLDERS, InlineMarks
-from mt_cli.translation.lines import Translation
 from mt_cli.translation.pipeline import Pipeline
 from mt_cli.translation.quality import units_to_review
-from mt_cli.translation.stream import blocks, describe_terms, notices_on, unknown_words_note
+from mt_cli.translation.stream import blocks, describe_terms, notices_on
 from mt_cli.translation.texts import TextTranslation, translations_of
 from mt_cli.translation.translator import Translator
 
 RECORD = ".mt-translated.jsonl"
 """File of an output folder that names the documents that are done."""
-_MOST_NOTES_ON_WORDS = 5
 _STRICT = (SPANS_LOST, SPANS_REORDERED, TERMS_MISSING)
 LOWEST = "their expected chrF is the lowest"
 EMPTY = "the translation is empty, so the text stays as it is"
 
 
-_ROWS = TypeAdapter(list[tuple[str, str, str, str]])
-"""Name of a document, key of input and options, digest of the output, and digest of the output before."""
+_ROWS = TypeAdapter(list[tuple[str, str, str]])
+"""Name of a document, key of input and options, and digest of the output."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,6 @@ class Job:
     """What the translations have of the terms of the glossary, with numbers."""
     places_for_review: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """Places of texts that need a review, by problem."""
-    notes_on_words: set[str] = field(default_factory=set)
-    """The first few notes on unknown words."""
     review: float | None = None
     """Share of the texts of each document that need a review because their expected chrF is lowest."""
     doubt_of: Callable[[Sequence[str]], str] | None = None
@@ -78,13 +74,6 @@ class Job:
         """Copy with other engines, given those of both models."""
         translator = self.translator.with_engine(engine_of(self.translator.engine))
         return replace(self, translator=translator, then=self.then and self.then.with_engines(engine_of))
-
-    def note_unknown_words(self, item: Translation) -> Iterator[str]:
-        """Note on the unknown words of a text; one note for all texts after the first few."""
-        if item.unknown_words:
-            note = unknown_words_note(item.unknown_words)
-            self.notes_on_words.update([note] if len(self.notes_on_words) < _MOST_NOTES_ON_WORDS else ())
-            yield note if note in self.notes_on_words else "words that are not in the vocabulary"
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -142,11 +131,11 @@ def _translate_folder(path: Path, output: Path, job: Job) -> None:
         key = hashlib.sha256(job.key.encode() + source.read_bytes()).hexdigest()
         before = digest_of_file(target) if target.exists() else ""
         shown = str(name).encode("utf-8", "backslashreplace").decode("utf-8")  # A name need not be UTF-8.
-        known_key, *known = done.get(shown, ("", ""))
-        if before and known_key == key and before == known[0]:
+        key_of_output = done.get(shown, {})
+        if key_of_output.get(before) == key:
             job.counts["done before"] += 1
             continue
-        if before and before not in known:
+        if before and before not in key_of_output:
             raise InputError(f"{target}: was not written by this command, or has changed since; choose a new folder")
         try:
             document = read_document(source, job.options)
@@ -157,7 +146,7 @@ def _translate_folder(path: Path, output: Path, job: Job) -> None:
             continue
         say(f"{shown} ({number:,} of {len(names):,})")
         content = translated_document(document, str(source), job)
-        row = (shown, key, hashlib.sha256(content).hexdigest(), before)
+        row = (shown, key, hashlib.sha256(content).hexdigest())
         # Before the output is written, so none is unknown.
         append_row(record, json.dumps(row, ensure_ascii=False).encode())
         with writing(target.parent):
@@ -165,8 +154,11 @@ def _translate_folder(path: Path, output: Path, job: Job) -> None:
         write_output(target, content)
 
 
-def _read_record(path: Path) -> dict[str, tuple[str, str, str]]:
-    """Rows of a record by document; a last line that was cut off is removed. Raises InputError for another damage."""
+def _read_record(path: Path) -> dict[str, dict[str, str]]:
+    """For each document, the key of each of its outputs by digest; a last line that was cut off is removed.
+
+    Raises InputError for another damage.
+    """
     with reading(path):
         content = read_regular(path, MAX_BYTES)
     lines = content[: content.rfind(b"\n") + 1]
@@ -176,7 +168,10 @@ def _read_record(path: Path) -> dict[str, tuple[str, str, str]]:
         rows = _ROWS.validate_json(b"[%s]" % b",".join(lines.splitlines()))
     except ValueError as error:
         raise InputError(f"{path}: cannot be used: {reason(error)}") from None
-    return {name: (key, digest, before) for name, key, digest, before in rows}
+    keys = defaultdict[str, dict[str, str]](dict)
+    for name, key, digest in rows:
+        keys[name][digest] = key
+    return keys
 
 
 def translated(path: Path, job: Job) -> bytes:
@@ -194,9 +189,7 @@ class TranslatedDocument(NamedTuple):
 
     content: bytes
     lines: Sequence[str] = ()
-    """Lines of its units, in their order."""
     drafts: Mapping[str, Draft] = MappingProxyType({})
-    """Translation of each line."""
     marks: InlineMarks = InlineMarks()
 
     def text(self) -> str:
@@ -263,7 +256,8 @@ def _written(
         problems = dict.fromkeys(translations[line].problem for line in lines[index])
         items = [item for line in lines[index] if (item := translations[line].item)]
         job.term_uses.update(use for item in items for use in item.term_uses)
-        notices = [notice for item in items for notice in (*notices_on(item), *job.note_unknown_words(item))]
+        notices = [notice for item in items for notice in notices_on(item)]
+        notices += ["words that are not in the vocabulary"] * any(item.unknown_words for item in items)
         for problem in (*filter(None, problems), *notices):
             place = f"{name}, {places[index]}"
             if place not in job.places_for_review[problem][-1:]:  # Several texts may be on one line.
@@ -296,20 +290,16 @@ def _translations(is_block: Mapping[str, bool], kinds: Sequence[str], job: Job) 
     pipeline = Pipeline()
     queued_job = job.with_engines(pipeline.queued)
 
-    def block_and_splits() -> Iterator[tuple[list[str], bool]]:
-        for splits in (False, True):
-            for block in blocks(line for line, is_of_block in is_block.items() if is_of_block is splits):
-                yield block, splits
-
-    def work(block: list[str], splits: bool) -> dict[str, Draft]:
-        return dict(zip(block, drafts_of(block, kinds, queued_job, splits), strict=True))
+    def work(block: list[str]) -> dict[str, Draft]:
+        return dict(zip(block, drafts_of(block, kinds, queued_job, is_block[block[0]]), strict=True))
 
     def keep(of_block: Mapping[str, Draft]) -> None:
         drafts.update(of_block)
         bar.advance(len(of_block))
 
+    lines = ([line for line, is_of_block in is_block.items() if is_of_block is splits] for splits in (False, True))
     with Progress("translate", len(is_block), "text", is_quiet=True) as bar:
-        pipeline.run(block_and_splits(), lambda row: work(*row), keep)
+        pipeline.run(chain.from_iterable(map(blocks, lines)), work, keep)
     return drafts
 
 
@@ -329,18 +319,14 @@ def drafts_of(lines: Sequence[str], kinds: Sequence[str], job: Job, split_senten
     chosen = job.search.get("split_sentences")
     search = {**job.search, "split_sentences": split_sentences or None if chosen is None else chosen}
     drafts = drafts_with_marks(lines, job.translator, InlineMarks(kinds, job.translator.protection), search)
-    _keep_untranslated(drafts, lines, kinds)
-    if job.then is None:
-        return drafts
-    nexts = drafts_of([draft.text for draft in drafts], kinds, job.then, split_sentences)
-    return [Draft(after.text, draft.problem or after.problem) for draft, after in zip(drafts, nexts, strict=True)]
-
-
-def _keep_untranslated(drafts: list[Draft], lines: Sequence[str], kinds: Sequence[str]) -> None:
     marks = InlineMarks(kinds)
     for row, line in enumerate(lines):
         if not _has_words(drafts[row].text, marks) and _has_words(line, marks):
             drafts[row] = drafts[row]._replace(text=line, problem=EMPTY, others=())
+    if job.then is None:
+        return drafts
+    nexts = drafts_of([draft.text for draft in drafts], kinds, job.then, split_sentences)
+    return [Draft(after.text, draft.problem or after.problem) for draft, after in zip(drafts, nexts, strict=True)]
 
 
 def _has_words(text: str, marks: InlineMarks) -> bool:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from mt_cli.corpus.languages import primary
-from mt_cli.documents.document import Document, DocumentError, Options, Unit, line_end_of, read_content
+from mt_cli.documents.document import Document, DocumentError, Options, State, Unit, line_end_of, read_content
 from mt_cli.documents.xml_places import (
     Element,
     XmlError,
@@ -61,11 +61,12 @@ def read_xliff_document(path: Path, options: Options) -> Document:
         start = target.start if target else writer.last.end
         start = segment.element.start if segment.is_version_2 else start
         if options.languages[1] and not segment.codes[1]:
-            edits[segment.holder.start] = _named(content, segment, options.languages[1])
+            holder, code = segment.holder, options.languages[1].replace("_", "-")
+            tag = with_attributes(content[holder.start : holder.inner], {segment.names[1]: code})
+            edits[holder.start] = holder.start, holder.inner, tag
         is_block = segment.source.inherited("xml:space") != "preserve" or "\n" not in "".join(writer.texts)
-        end, for_review = (target or writer.last).end, partial(writer, needs_review=True)
-        final = partial(writer, is_final=True)
-        units.append(Unit(start, end, writer.texts, writer, is_translated, is_block, for_review, final))
+        end = (target or writer.last).end
+        units.append(Unit(start, end, writer.texts, writer, is_translated, is_block, has_states=True))
     return Document(content, units, encoding, mark, marks=(*PLACEHOLDERS, INTERFACE), edits=[*edits.values()])
 
 
@@ -163,22 +164,22 @@ class _Writer:
     texts: tuple[str, ...]
     escape: Callable[[str], str]
 
-    def __call__(self, translations: Sequence[str], needs_review: bool = False, is_final: bool = False) -> str:
+    def __call__(self, translations: Sequence[str], state: State) -> str:
         inner, is_damaged = self._inner(translations)
         segment, target, content = self.segment, self.segment.target, self.content
         qualifier = segment.source.tag.removesuffix(segment.source.name)
         tag = f"<{qualifier}target>" if target is None else content[target.start : target.inner]
         tag = re.sub(r"(?:(?<!\s)\s++)?+/>$", ">", tag)
         if not segment.is_version_2:
-            state = "translated" if is_final and not is_damaged else "needs-review-translation"
-            tag = with_attributes(tag, {"state": state, "state-qualifier": "mt-suggestion"})
+            written_state = "translated" if state == "final" and not is_damaged else "needs-review-translation"
+            tag = with_attributes(tag, {"state": written_state, "state-qualifier": "mt-suggestion"})
         element = f"{tag}{inner}</{qualifier}target>"
         if target is None:
             element = _indentation(content, segment.source.start) + element
         if not segment.is_version_2:
             return element
-        state = "initial" if needs_review or is_damaged else "translated"
-        start = with_attributes(content[segment.element.start : segment.element.inner], {"state": state})
+        written_state = "initial" if state == "review" or is_damaged else "translated"
+        start = with_attributes(content[segment.element.start : segment.element.inner], {"state": written_state})
         end = target.start if target else self.last.end
         return start + content[segment.element.inner : end] + element
 
@@ -224,12 +225,6 @@ def _marked(element: Element) -> Iterator[Element]:
             yield child
         else:
             yield from _marked(child)
-
-
-def _named(content: str, segment: _Segment, language: str) -> tuple[int, int, str]:
-    holder = segment.holder
-    tag = with_attributes(content[holder.start : holder.inner], {segment.names[1]: language.replace("_", "-")})
-    return holder.start, holder.inner, tag
 
 
 def _indentation(content: str, place: int) -> str:

@@ -6,6 +6,7 @@ read.
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,8 +19,6 @@ _WIDE = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
 _TAG = re.compile(r"<(?:[^\"'<>]++|\"[^\"]*+\"|'[^']*+')*+>")
 _ATTRIBUTE = re.compile(r"(?<!\s)\s++([^\s=\"'<>/]+)\s*=\s*(\"[^\"]*+\"|'[^']*+')")
 _SECTION = re.compile(r"<!\[CDATA\[(.*?)\]\]>|<!--.*?-->|<\?.*?\?>", re.DOTALL)
-_REFERENCE = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#(\d{1,7})|#x([0-9A-Fa-f]{1,6}));")
-_ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _LINE_END = re.compile(r"\r\n?")
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _DEEPEST = 200
@@ -39,7 +38,6 @@ class Element:
     tag: str
     """Name with its prefix."""
     attributes: Mapping[str, str]
-    """Values by names with their prefixes."""
     line: int
     start: int
     """First character of the start tag."""
@@ -79,11 +77,7 @@ def declared_encoding(beginning: bytes) -> str | None:
 
 def parse_xml(content: str) -> Element:
     """Root element of a text; raises XmlError if it is damaged, declares entities, or is too deep."""
-    try:
-        data = content.encode("utf-8")
-    except UnicodeEncodeError as error:
-        line = content.count("\n", 0, error.start) + 1
-        raise XmlError(line, "a character is not in the encoding of the file") from None
+    data = content.encode("utf-8")
     tree = _Tree(content, data)
     try:
         tree.parser.Parse(data, True)
@@ -180,13 +174,7 @@ def escaped(text: str, encoding: str = "utf-8", line_end: str = "\n") -> str:
 
 def unescaped(raw: str) -> str:
     """Text of a piece of content without tags and sections."""
-    return _REFERENCE.sub(_character, _LINE_END.sub("\n", raw))
-
-
-def _character(match: re.Match[str]) -> str:
-    if match[1]:
-        return _ENTITIES[match[1]]
-    return chr(int(match[2] or match[3], 10 if match[2] else 16))
+    return html.unescape(_LINE_END.sub("\n", raw))
 
 
 def sections_of(raw: str) -> Iterator[tuple[str, bool]]:

@@ -7,7 +7,6 @@ because pieces that a SentencePiece model lacks are decoded as they are written.
 from __future__ import annotations
 
 import json
-import re
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,27 +17,23 @@ from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.languages import language_name, parsed, primary, script_of
 from mt_cli.corpus.rows import Languages, untagged
-from mt_cli.corpus.varieties import is_same_variety, is_variety_of
+from mt_cli.corpus.varieties import nearest_variety
 from mt_cli.errors import InputError, MtError
 from mt_cli.evaluation.results import RunSummary
 from mt_cli.evaluation.scores import METRICS
 from mt_cli.exchange.card import render
 from mt_cli.exchange.comparison import Agreement
 from mt_cli.exchange.ctranslate2 import write_model
-from mt_cli.exchange.destinations import check_destination
 from mt_cli.exchange.sentence_splitter import sentence_splitter
 from mt_cli.exchange.sentencepiece import model_file, splits_alike
-from mt_cli.runtime.files import json_text, write_atomically
+from mt_cli.runtime.files import json_text, write_atomically, write_text
 from mt_cli.tokenizer.special_tokens import ABSENT
 
 SUFFIX = ".argosmodel"
 INSTALL = "python -c \"from argostranslate import package; package.install_from_path('{path}')\""
 """Command that installs a package from a file: `argospm install` knows only names of the index of Argos Translate."""
-_VERSION = re.compile(r"\d+(\.\d+)*")
 _CODES = {"zh-Hant": "zt", "pt-BR": "pb", "no": "nb"}
 """Codes of Argos Translate that differ from the language alone."""
-_ARGOS_VERSION = "1.9.0"
-"""Version of Argos Translate in the metadata; none reads it."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +68,6 @@ class Package:
         names = map(language_name, self.direction.languages)
         return {
             "package_version": self.version,
-            "argos_version": _ARGOS_VERSION,
             **dict(zip(("from_code", "to_code"), self.codes, strict=True)),
             **dict(zip(("from_name", "to_name"), names, strict=True)),
             "license": self.license_name or "unknown",
@@ -84,15 +78,6 @@ def _argos_code(language: str) -> str:
     tag, code = parsed(language), primary(language)
     names = (f"{code}-{script_of(language)}", f"{code}-{tag.territory}" if tag else code, code)
     return next((_CODES[name] for name in names if name in _CODES), code)
-
-
-def _is_exact(wanted: str | None, language: str) -> bool:
-    return wanted is None or is_same_variety(wanted, language)
-
-
-def _is_meant(wanted: str | None, language: str) -> bool:
-    """True if a code stands for a language: `zh` for `zh-Hans`, but no variety for another one."""
-    return wanted is None or wanted == primary(language) or is_variety_of(language, wanted)
 
 
 def choose_direction(corpus: CorpusConfig, source: str | None, target: str | None) -> Direction:
@@ -106,15 +91,17 @@ def choose_direction(corpus: CorpusConfig, source: str | None, target: str | Non
     for part in corpus.train:
         languages = part.languages or (corpus.source, tagging.target_of(part.tag or "") or corpus.target)
         directions[Direction(languages, part.tag)] = None
-    wanted = source, target
+    wanted = [
+        code and (nearest_variety(code, [direction.languages[side] for direction in directions]) or code)
+        for side, code in enumerate((source, target))
+    ]
     matches = [
         direction
         for direction in directions
-        if all(map(_is_meant, wanted, direction.languages)) and tag in (None, direction.tag)
+        if all(code in (None, language) for code, language in zip(wanted, direction.languages, strict=True))
+        and tag in (None, direction.tag)
     ]
-    exact = [match for match in matches if all(map(_is_exact, wanted, match.languages))]
-    matches = exact or matches
-    if len(matches) > 1 and wanted == (None, None) and tag is None:
+    if len(matches) > 1 and not any((source, target, tag)):
         matches = [match for match in matches if match.tag == tagging.default] or matches
     if len(matches) == 1:
         return matches[0]
@@ -128,17 +115,13 @@ def export_argos(
 ) -> Agreement:
     """Write a package as the new file `output`, and compare its model with the run on the sentences.
 
-    Raises InputError if `output` exists or has another suffix, the version is none, a library is missing, or no
-    SentencePiece model can hold the tokenizers. Raises MtError if the model disagrees or the file cannot be written.
-    Nothing is left then.
+    Raises InputError if `output` exists or has another suffix, or a library is missing. Raises MtError if the model
+    disagrees or the file cannot be written. Nothing is left then.
     """
     if output.suffix != SUFFIX:
         raise InputError(f"{output}: give a file that ends in {SUFFIX}")
     if output.exists() or output.is_symlink():
         raise InputError(f"{output}: exists already; give a new file")
-    if not _VERSION.fullmatch(package.version):
-        raise InputError(f"--package-version {package.version}: use numbers and dots, such as 1.0")
-    check_destination(run.config, "argos")
     tokenizer = run.tokenizers[0]  # SentencePiece gets the text as it is, with accents apart and soft hyphens.
     if not splits_alike(tokenizer, [tokenizer.cleaned(untagged(text, run.config.corpus.tags)) for text in sentences]):
         raise MtError(f"{output}: the exported tokenizer splits text differently; nothing was exported")
@@ -153,7 +136,7 @@ def export_argos(
             (root / "sentencepiece.model").write_bytes(model_file(tokenizer))
             (root / "minisbd").mkdir()
             (root / "minisbd" / "rules.onnx").write_bytes(sentence_splitter())
-            _write_json(root / "metadata.json", package.metadata())
+            write_text(root / "metadata.json", json_text(package.metadata()))
             (root / "README.md").write_text(_readme(summary, package), encoding="utf-8")
             with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
                 for file in sorted(root.rglob("*")):
@@ -167,14 +150,10 @@ def _adapt(folder: Path, tag: str | None) -> None:
     """Change a CTranslate2 model for other programs: pieces by their own names, and the tag before each source."""
     for path in folder.glob("*_vocabulary.json"):
         entries = json.loads(path.read_text(encoding="utf-8"))
-        _write_json(path, [entry.removeprefix(ABSENT) for entry in entries])
+        write_text(path, json_text([entry.removeprefix(ABSENT) for entry in entries]))
     if tag is not None:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        _write_json(folder / "config.json", config | {"add_source_bos": True, "bos_token": tag})
-
-
-def _write_json(path: Path, content: object) -> None:
-    path.write_text(json_text(content), encoding="utf-8")
+        write_text(folder / "config.json", json_text(config | {"add_source_bos": True, "bos_token": tag}))
 
 
 def _readme(summary: RunSummary, package: Package) -> str:

@@ -94,11 +94,6 @@ _CHECKS: Mapping[str, tuple[str, Callable[[Config], Iterator[Obstacle]]]] = {
 """Beginning of the message on obstacles, and the obstacles, of programs that hold not all models."""
 DESTINATIONS = ("ctranslate2", "huggingface", "argos", "bundle")
 """Programs that a run can be exported to: the values of `mt export --format`."""
-CHOOSE_FIRST = (
-    "choose before training: --for argos (Argos Translate, LibreTranslate) or --for huggingface (transformers, and "
-    "tools for browsers and phones that read its models)"
-)
-"""Advice for a new config without a destination."""
 
 
 def obstacles(config: Config, program: str) -> list[Obstacle]:

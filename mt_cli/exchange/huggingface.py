@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from torch import Tensor
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.exchange import names
 from mt_cli.exchange.comparison import Agreement
-from mt_cli.exchange.destinations import check_destination
 from mt_cli.exchange.m2m100_export import DirectedEngine, m2m100_parts, write_m2m100_tokenizer
 from mt_cli.exchange.sentencepiece import entry_names, model_file
 from mt_cli.exchange.transformers_folder import (
@@ -25,7 +24,7 @@ from mt_cli.exchange.transformers_folder import (
     import_transformers,
 )
 from mt_cli.model.positions import sinusoids
-from mt_cli.runtime.files import json_text, new_folder, writing
+from mt_cli.runtime.files import json_text, new_folder, write_text, writing
 from mt_cli.tokenizer.special_tokens import EOS, EOS_ID, PAD, PAD_ID, SOS, SOS_ID, UNK, UNK_ID
 
 _MARIAN_ROWS = (EOS_ID, UNK_ID, SOS_ID)
@@ -44,11 +43,10 @@ def _layout_of(run: TrainedRun) -> Layout:
 def export_huggingface(run: TrainedRun, output: Path, sentences: Sequence[str], card: str) -> Agreement:
     """Write a folder for `AutoModelForSeq2SeqLM` and `AutoTokenizer`, and compare it with the run on the sentences.
 
-    `card` is the text of README.md. Raises InputError if `transformers` is not installed, no class of it can hold the
-    model or the tokenizers, or the folder exists or cannot be made. Raises MtError if the exported model disagrees or
-    the folder cannot be written; nothing is left in it then.
+    `card` is the text of README.md. Raises InputError if `transformers` is not installed, or the folder exists or
+    cannot be made. Raises MtError if the exported model disagrees or the folder cannot be written; nothing is left in
+    it then.
     """
-    check_destination(run.config, "huggingface")
     transformers, is_m2m100 = import_transformers(), bool(run.tokenizers[0].languages)
     layout, config, generation, weights = (m2m100_parts if is_m2m100 else _parts)(transformers, run)
     with new_folder(output) as folder, writing(output):
@@ -62,10 +60,10 @@ def export_huggingface(run: TrainedRun, output: Path, sentences: Sequence[str], 
             is_marian = run.config.tokenizer.algorithm == "sentencepiece"
             settings = _write_sentencepiece(run, folder) if is_marian else _write_fast_tokenizer(run, folder)
             settings |= {"source_lang": run.config.corpus.source, "target_lang": run.config.corpus.target}
-        _write_json(folder / "tokenizer_config.json", settings | {"model_max_length": run.max_tokens})
+        write_text(folder / "tokenizer_config.json", json_text(settings | {"model_max_length": run.max_tokens}))
         (folder / "README.md").write_text(card, encoding="utf-8")
         engine = DirectedEngine if is_m2m100 else TransformersEngine
-        return check_folder(run, lambda: engine(transformers, folder, layout), sentences, output)
+        return check_folder(run, engine(transformers, folder, layout), sentences, output)
 
 
 def _parts(transformers: Any, run: TrainedRun) -> Parts:
@@ -89,7 +87,7 @@ def _parts(transformers: Any, run: TrainedRun) -> Parts:
         **layout.special_ids(),
         **options,
     )
-    return Parts(layout, description, layout.generation(run.config.decoding), _weights(run, layout))
+    return layout, description, layout.generation(run.config.decoding), _weights(run, layout)
 
 
 def _num_positions(run: TrainedRun) -> int:
@@ -144,13 +142,9 @@ def _write_sentencepiece(run: TrainedRun, folder: Path) -> dict[str, Any]:
         (folder / f"{side}.spm").write_bytes(model_file(tokenizer))
         entries = ["</s>", "<unk>", "<pad>", *entry_names(tokenizer)]
         vocabularies.append({name: index for index, name in enumerate(entries)})
-    _write_json(folder / "vocab.json", vocabularies[0])
+    write_text(folder / "vocab.json", json_text(vocabularies[0]))
     is_shared = run.config.tokenizer.shared
     if not is_shared:
-        _write_json(folder / "target_vocab.json", vocabularies[1])
+        write_text(folder / "target_vocab.json", json_text(vocabularies[1]))
     special = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
     return {"tokenizer_class": "MarianTokenizer", "separate_vocabs": not is_shared, **special}
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json_text(content), encoding="utf-8")

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from pydantic import BaseModel, Field
 
@@ -25,7 +24,7 @@ from mt_cli.exchange.card import licence_of
 from mt_cli.exchange.m2m100 import ARCHITECTURE as M2M100
 from mt_cli.exchange.m2m100 import Selection, read_m2m100
 from mt_cli.exchange.marian import Imported, read_marian
-from mt_cli.exchange.names import ARCHITECTURES, TokenizerSettings
+from mt_cli.exchange.names import ARCHITECTURES, SETTINGS, TokenizerSettings, read_optional
 from mt_cli.exchange.transformers_folder import PICKLE_ADVICE
 from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.console import say
@@ -42,7 +41,6 @@ _FILES = re.compile(
 """Files that are downloaded, if a repository has them."""
 _PICKLES = re.compile(r"pytorch_model(-\d+-of-\d+)?\.bin(\.index\.json)?")
 """Files that are downloaded if a repository has no `model.safetensors`."""
-T = TypeVar("T", bound=BaseModel)
 
 
 class _Architecture(BaseModel):
@@ -84,12 +82,11 @@ def import_model(
     architecture = "" if (folder / DESCRIPTION).exists() else _check_architecture(str(folder), folder)
     if selection is not None and architecture != M2M100:
         raise InputError(f"{name}: --languages, --vocabulary-from and --new-language are for M2M100 and NLLB alone")
-    seen = None
     if (folder / DESCRIPTION).exists():
         config, tokenizers, model, description = read_bundle(folder, output.name, languages)
         longest, seen = description.max_tokens, description.sentences_seen
     else:
-        settings = TokenizerSettings.read(folder)
+        settings = read_optional(folder / SETTINGS, TokenizerSettings)
         if architecture == M2M100:
             if not any(languages) and selection is None and settings.src_lang and settings.tgt_lang:
                 languages = settings.src_lang.strip("_"), settings.tgt_lang.strip("_")
@@ -97,7 +94,7 @@ def import_model(
         else:
             imported = read_marian(folder, allow_pickle, _languages(name, settings, languages))
         config = _config_of(folder, imported, settings.model_max_length, output.name)
-        tokenizers, model, longest = imported.tokenizers, imported.model, config.corpus.max_tokens
+        tokenizers, model, longest, seen = imported.tokenizers, imported.model, config.corpus.max_tokens, None
         for note in imported.notes:
             say(f"{name}: {note}")
     parents = _parents(folder, repository, config.corpus.languages, model)
@@ -138,13 +135,11 @@ def _download(repository: Repository, allow_pickle: bool) -> Path:
         )
     if not has_weights and not allow_pickle:
         raise InputError(f"{repository}: {PICKLE_ADVICE}")
-    if "source.spm" in files and "tokenizer.json" in files:
-        files.remove("tokenizer.json")
     return download(repository, files if has_weights else [*files, *pickles])
 
 
 def _check_architecture(name: str, folder: Path) -> str | None:
-    architecture = _read_optional(folder / "config.json", _Architecture).model_type
+    architecture = read_optional(folder / "config.json", _Architecture).model_type
     if architecture not in (None, M2M100, *ARCHITECTURES):
         raise InputError(
             f"{name}: has the architecture {architecture!r:.80}, which mt import does not read; it reads MarianMT, "
@@ -153,10 +148,6 @@ def _check_architecture(name: str, folder: Path) -> str | None:
             "pairs"
         )
     return architecture
-
-
-def _read_optional(path: Path, kind: type[T]) -> T:
-    return read_model(path, kind) if path.exists() else kind()
 
 
 def _languages(name: str, config: TokenizerSettings, chosen: Sequence[str | None]) -> tuple[str, str]:
@@ -189,7 +180,7 @@ def _config_of(folder: Path, imported: Imported, longest: float | None, name: st
     source, target = imported.languages
     max_tokens = int(longest) if longest is not None and 1 <= longest <= _LONGEST else _MAX_TOKENS
     is_directed = imported.default_tag is not None
-    generation = _read_optional(folder / "generation_config.json", _GenerationConfig)
+    generation = read_optional(folder / "generation_config.json", _GenerationConfig)
     if generation.forced_bos_token_id is not None and not is_directed:  # No option of `decoding` does this.
         raise InputError(f"{folder / 'generation_config.json'}: not supported: forced_bos_token_id")
     tagging = Tagging(imported.tags, imported.default_tag, True) if is_directed else _tagging(imported.tags, target)

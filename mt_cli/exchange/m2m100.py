@@ -24,7 +24,7 @@ from mt_cli.corpus.languages import LANGUAGE_CODE, primary
 from mt_cli.corpus.lines import read_lines
 from mt_cli.errors import InputError
 from mt_cli.exchange import names
-from mt_cli.exchange.m2m100_vocabulary import BOS, EOS, PAD, UNK, Vocabulary, pieces_for, read_vocabulary
+from mt_cli.exchange.m2m100_vocabulary import UNK, Vocabulary, pieces_for, read_vocabulary
 from mt_cli.exchange.marian import Imported
 from mt_cli.exchange.sentencepiece import missing_pieces
 from mt_cli.exchange.transformers_folder import load_model, read_weights
@@ -32,7 +32,7 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.files import read_model
 
 ARCHITECTURE = "m2m_100"
-_MOST_LANGUAGES, _LONGEST_CODE = 20, 20
+_BOS, _PAD, _EOS, _UNK = range(4)
 
 
 class M2M100Config(names.TransformersConfig):
@@ -79,7 +79,7 @@ def read_m2m100(folder: Path, allow_pickle: bool, selection: Selection, directio
     weights = read_weights(folder, allow_pickle)
     vocabulary = read_vocabulary(folder, config.vocab_size)
     kept = [*dict.fromkeys([*(selection.languages or vocabulary.languages), *selection.new_languages])]
-    _check_languages(folder, vocabulary, selection, kept)
+    _check_languages(folder, vocabulary, selection)
     source, target = _direction(folder, direction, selection, kept)
     if selection.vocabulary_from:
         lines = chain.from_iterable(map(read_lines, selection.vocabulary_from))
@@ -87,10 +87,9 @@ def read_m2m100(folder: Path, allow_pickle: bool, selection: Selection, directio
     elif selection.languages:
         vocabulary = vocabulary.only(vocabulary.pieces.scores.keys())
     missing = missing_pieces([vocabulary.pieces], vocabulary.entries)
-    special, unk = vocabulary.special, vocabulary.special[UNK]
-    vocabulary = replace(vocabulary, entries={**vocabulary.entries, **dict.fromkeys(missing, unk)})
+    vocabulary = replace(vocabulary, entries={**vocabulary.entries, **dict.fromkeys(missing, _UNK)})
     languages = [vocabulary.languages[selection.new_languages.get(language, language)] for language in kept]
-    rows = [special[PAD], unk, special[BOS], special[EOS], *vocabulary.entries.values(), *languages]
+    rows = [_PAD, _UNK, _BOS, _EOS, *vocabulary.entries.values(), *languages]
     directed = kept if selection.languages or selection.new_languages else [source, target]
     pairs = [(source, target), *permutations(dict.fromkeys([source, target, *directed]), 2)]
     tags = tuple(dict.fromkeys(tag_of_direction(*pair) for pair in pairs))
@@ -98,10 +97,10 @@ def read_m2m100(folder: Path, allow_pickle: bool, selection: Selection, directio
     model = _model(folder, config, weights, rows)
     options = {"algorithm": "sentencepiece", "shared": True}
     notes = _notes(config, len(rows), missing)
-    return Imported(model, pair, options, tags, config.num_beams, unk, (source, target), tags[0], notes)
+    return Imported(model, pair, options, tags, config.num_beams, _UNK, (source, target), tags[0], notes)
 
 
-def _check_languages(folder: Path, vocabulary: Vocabulary, selection: Selection, kept: Sequence[str]) -> None:
+def _check_languages(folder: Path, vocabulary: Vocabulary, selection: Selection) -> None:
     for language in (*selection.languages, *selection.new_languages.values()):
         if language not in vocabulary.languages and language not in selection.new_languages:
             raise InputError(_no_language(folder, language, vocabulary.languages))
@@ -110,13 +109,8 @@ def _check_languages(folder: Path, vocabulary: Vocabulary, selection: Selection,
             raise InputError(f"--new-language {language}={near}: {folder} has {language} already")
         if near not in vocabulary.languages:
             raise InputError(_no_language(folder, near, vocabulary.languages))
-        if not LANGUAGE_CODE.fullmatch(language) or len(language) > _LONGEST_CODE:
+        if not LANGUAGE_CODE.fullmatch(language):
             raise InputError(f"--new-language {language}={near}: use a code such as quy_Latn for the new language")
-    if selection.languages and len(kept) > _MOST_LANGUAGES:
-        raise InputError(
-            f"--languages: {len(kept)} languages would have {len(kept) * (len(kept) - 1):,} tags; name up to "
-            f"{_MOST_LANGUAGES}, or leave the option out: then all are kept, and configs of runs name their directions"
-        )
 
 
 def _no_language(folder: Path, language: str, known: Iterable[str]) -> str:

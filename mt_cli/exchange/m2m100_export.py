@@ -55,7 +55,7 @@ def m2m100_parts(transformers: Any, run: TrainedRun) -> Parts:
     if default is not None and (first := run.tokenizers[0].first_target_ids([default])[0]):
         generation["forced_bos_token_id"] = first[0]  # The target language of the default tag.
     table = run.model.source_embedding.table.weight.detach().float()[rows]
-    return Parts(layout, description, generation, names.their_layers(run.model) | {names.SHARED_TABLE: table})
+    return layout, description, generation, names.their_layers(run.model) | {names.SHARED_TABLE: table}
 
 
 def _names(tokenizer: Tokenizer) -> list[str]:

@@ -10,10 +10,10 @@ from math import inf
 from pathlib import Path
 
 from mt_cli.errors import InputError
-from mt_cli.exchange.names import TokenizerSettings
+from mt_cli.exchange.names import SETTINGS, TokenizerSettings, read_optional
 from mt_cli.exchange.sentencepiece import Pieces, read_pieces, tokenizer_of
 from mt_cli.exchange.transformers_folder import import_transformers
-from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS, UNK_ID
+from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 
 SPM = ("sentencepiece.bpe.model", "sentencepiece.model")
@@ -38,7 +38,6 @@ class Vocabulary:
     entries: Mapping[str, int]
     """Ids of the entries that are neither special nor languages."""
     languages: Mapping[str, int]
-    special: Mapping[str, int]
 
     def tokenizer(self, tags: Sequence[str] = (), languages: Sequence[str] | None = None) -> Tokenizer:
         """Tokenizer with the entries from id 4 on, then the languages, by default all."""
@@ -58,7 +57,8 @@ def read_vocabulary(folder: Path, size: int) -> Vocabulary:
 
     Raises InputError if files are missing, damaged or not supported, or `transformers` is not installed.
     """
-    path, config = folder / "tokenizer_config.json", TokenizerSettings.read(folder)
+    path = folder / SETTINGS
+    config = read_optional(path, TokenizerSettings)
     if config.tokenizer_class not in (None, *_CLASSES):
         raise InputError(
             f"{path}: not supported: the tokenizer {config.tokenizer_class!r:.80}; use one of M2M100 or NLLB"
@@ -78,8 +78,9 @@ def read_vocabulary(folder: Path, size: int) -> Vocabulary:
         ) from None
     ids: dict[str, int] = tokenizer.get_vocab()
     languages = {**getattr(tokenizer, "lang_code_to_id", {})} or _languages_of(tokenizer.get_added_vocab())
-    _check(folder, ids, languages, size)
-    return _vocabulary(folder, pieces, ids, languages, size)
+    if not languages:
+        raise InputError(f"{folder}: has no entries for languages, such as __en__ or eng_Latn")
+    return _vocabulary(pieces, ids, languages, size)
 
 
 def _languages_of(entries: Mapping[str, int]) -> dict[str, int]:
@@ -87,36 +88,15 @@ def _languages_of(entries: Mapping[str, int]) -> dict[str, int]:
     return {match[1] or match[2]: index for match, index in matches if match}
 
 
-def _vocabulary(
-    path: Path, pieces: Pieces, ids: Mapping[str, int], languages: Mapping[str, int], size: int
-) -> Vocabulary:
-    """Vocabulary with these ids; raises InputError if `mt` has an entry of the same name, or most entries lack one."""
-    special = {name: ids[name] for name in SPECIAL if name in ids}
-    if reserved := {*SPECIAL_TOKENS, *(f"<{language}>" for language in languages)}.intersection(ids):
-        raise InputError(f"{path}: not supported: an entry is called {min(reserved)}, as one of mt")
+def _vocabulary(pieces: Pieces, ids: Mapping[str, int], languages: Mapping[str, int], size: int) -> Vocabulary:
     of_languages = {*languages.values()}
-    entries = {name: index for name, index in ids.items() if name not in special and index not in of_languages}
+    entries = {name: index for name, index in ids.items() if name not in SPECIAL and index not in of_languages}
     # Entries that no text has: they are never written, but have a probability.
     named = {*ids.values(), *languages.values()}
-    if size > 2 * len(named):
-        raise InputError(f"{path}: has {len(named):,} entries for {size:,} embeddings")
     unnamed = {f"[unused {index}]": index for index in range(size) if index not in named}
-    unnamed |= {"[mask]": special[MASK]} if MASK in special else {}
+    unnamed |= {"[mask]": ids[MASK]} if MASK in ids else {}
     entries = dict(sorted((entries | unnamed).items(), key=lambda item: item[1]))
-    return Vocabulary(pieces, entries, languages, special)
-
-
-def _check(path: Path, ids: Mapping[str, int], languages: Mapping[str, int], size: int) -> None:
-    """Raise InputError unless special entries and languages exist, and ids are different and have embeddings."""
-    for name in SPECIAL[:4]:
-        if name not in ids:
-            raise InputError(f"{path}: has no entry {name}")
-    if not languages:
-        raise InputError(f"{path}: has no entries for languages, such as __en__ or eng_Latn")
-    for numbers in ([*ids.values()], [*languages.values()]):
-        if len({*numbers}) == len(numbers) and 0 <= min(numbers) <= max(numbers) < size:
-            continue
-        raise InputError(f"{path}: the ids of its entries are not different numbers from 0 to {size - 1:,}")
+    return Vocabulary(pieces, entries, languages)
 
 
 def pieces_for(vocabulary: Vocabulary, lines: Iterable[str]) -> set[str]:

@@ -18,23 +18,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from mt_cli.errors import InputError
 from mt_cli.exchange import names
 from mt_cli.exchange.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
 from mt_cli.exchange.transformers_folder import load_model, read_weights
-from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer
-from mt_cli.runtime.files import read_model, read_regular, reading
-from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID
+from mt_cli.runtime.files import read_model
+from mt_cli.tokenizer.special_tokens import PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, Tokenizer, TokenizerPair
 
 _NEVER = -1e4
 """Logit of an entry that is never generated; not lower, because label smoothing would lose digits."""
-_HALF_PRECISION = 1e-2
-"""Largest difference between sinusoidal positions and the values in a file, which may be in half precision."""
 _TAG = re.compile(r">>\S+<<")
 
 
@@ -83,14 +79,12 @@ def read_marian(folder: Path, allow_pickle: bool, languages: tuple[str, str]) ->
     pieces = [read_pieces(folder / f"{side}.spm") for side in ("source", "target")]
     is_shared = len(vocabularies) == 1
     pad, eos = config.pad_token_id, config.eos_token_id
-    target = _side(folder, vocabularies[-1], pieces if is_shared else pieces[1:], pad, eos)
+    target = _side(vocabularies[-1], pieces if is_shared else pieces[1:], pad, eos)
     source = target
     if not is_shared:  # The config has only the ids of the target.
-        if "</s>" not in vocabularies[0]:
-            raise InputError(f"{folder}: the vocabulary of the source has no entry </s>")
         # The vocabulary of the source may lack the padding, because attention never sees it.
         ids = vocabularies[0].get("<pad>"), vocabularies[0]["</s>"]
-        source = _side(folder, vocabularies[0], pieces[:1], *ids)
+        source = _side(vocabularies[0], pieces[:1], *ids)
     tags = tuple(name for name in source.entries if _TAG.fullmatch(name))
     tokenizers = tokenizer_of(pieces[0], source.entries, tags), tokenizer_of(pieces[1], target.entries)
     model = _model(folder, config, weights, source, target)
@@ -102,9 +96,6 @@ def _read_exported(
     folder: Path, config: names.MarianConfig, weights: Mapping[str, Tensor], languages: tuple[str, str]
 ) -> Imported:
     """The model in a folder that `mt export` wrote, in which ids are those of the run."""
-    ids = config.pad_token_id, config.decoder_start_token_id, config.eos_token_id
-    if ids != (PAD_ID, SOS_ID, EOS_ID):
-        raise InputError(f"{folder}: not supported: special tokens have other ids than those of mt")
     tokenizer, tags, options = _read_exported_tokenizer(folder)
     size = tokenizer.vocab_size
     side = _Side(tokenizer.tokens(range(len(SPECIAL_TOKENS), size)), list(range(size)), size, size)
@@ -117,17 +108,12 @@ def _read_exported_tokenizer(folder: Path) -> tuple[Tokenizer, tuple[str, ...], 
 
     The export has added what `transformers` needs: special tokens and tags as added tokens, and the end of a sentence.
     """
-    path, options = folder / "tokenizer.json", names.TokenizerSettings.read(folder).mt_tokenizer
-    if options is None:
-        raise InputError(f"{path}: not a tokenizer of `mt`, which names its options in tokenizer_config.json")
-    with reading(path):
-        content = read_regular(path, MAX_FILE_BYTES)
-    try:
-        state = json.loads(content)
-        tags = tuple(str(token["content"]) for token in state["added_tokens"] if not token["special"])
-        original = json.dumps(state | {"added_tokens": [], "post_processor": None})
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise InputError(f"{path}: not a tokenizer of `mt`, or damaged") from None
+    path, settings = folder / "tokenizer.json", names.read_optional(folder / names.SETTINGS, names.TokenizerSettings)
+    if (options := settings.mt_tokenizer) is None:
+        raise InputError(f"{path}: not a tokenizer of `mt`, which names its options in {names.SETTINGS}")
+    state = read_model(path, dict[str, Any], MAX_FILE_BYTES)
+    tags = tuple(token["content"] for token in state["added_tokens"] if not token["special"])
+    original = json.dumps(state | {"added_tokens": [], "post_processor": None})
     return Tokenizer.parse(original.encode("utf-8"), path, options, tags), tags, options.model_dump(mode="json")
 
 
@@ -148,12 +134,10 @@ def _check_ids(folder: Path, config: names.MarianConfig, target: Mapping[str, in
             )
 
 
-def _side(folder: Path, vocabulary: Mapping[str, int], pieces: Sequence[Pieces], pad: int | None, eos: int) -> _Side:
+def _side(vocabulary: Mapping[str, int], pieces: Sequence[Pieces], pad: int | None, eos: int) -> _Side:
     unk = vocabulary["<unk>"]
     kept = {name: index for name, index in vocabulary.items() if index not in (pad, unk, eos)}
     missing = missing_pieces(pieces, kept)
-    if reserved := {*SPECIAL_TOKENS}.intersection([*kept, *missing]):
-        raise InputError(f"{folder}: not supported: an entry is called {min(reserved)}, as a special token of mt")
     begin = unk if pad is None else pad
     rows = [begin, unk, begin, eos, *kept.values(), *[unk] * len(missing)]
     return _Side([*kept, *missing], rows, len(SPECIAL_TOKENS) + len(kept), len(vocabulary))
@@ -171,13 +155,7 @@ def _model(
 
 
 def _our_layers(weights: Mapping[str, Tensor], planned: Transformer) -> dict[str, Tensor]:
-    d_model = planned.config.d_model
-    order = names.interleaved(d_model)
-    for name in weights.keys() & {*names.POSITIONS}:
-        table = weights[name]
-        expected = sinusoids(len(table), d_model)[:, order.argsort()]
-        if not torch.allclose(table, expected, rtol=0, atol=_HALF_PRECISION):
-            raise ValueError(f"{name} has other values than sines and cosines")
+    order = names.interleaved(planned.config.d_model)
     ours = [name for name in planned.state_dict() if name.startswith(("encoder", "decoder"))]
     return {name: names.reordered(weights[names.transformers_name(name)], name, order) for name in ours}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, TypeVar, get_args
 
 import torch
 from pydantic import BaseModel, Field, model_validator
@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from mt_cli.config.sections import ModelConfig, TokenizerConfig
 from mt_cli.runtime.files import read_model
+
+T = TypeVar("T", bound=BaseModel)
 
 
 class Names(NamedTuple):
@@ -60,6 +62,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "feed_forward_dropout": ("activation_dropout",),
 }
 """Our options of `model`, and the keys of `config.json` that have their values."""
+SETTINGS = "tokenizer_config.json"
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "swish"}
 
 
@@ -94,7 +97,7 @@ def their_layers(model: nn.Module, order: Tensor | None = None) -> dict[str, Ten
 
 
 class TokenizerSettings(BaseModel):
-    """Keys of `tokenizer_config.json` that are needed; without a limit, the length is an enormous number."""
+    """Keys of `SETTINGS` that are needed; without a limit, the length is an enormous number."""
 
     source_lang: str | None = None
     target_lang: str | None = None
@@ -107,10 +110,9 @@ class TokenizerSettings(BaseModel):
     mt_tokenizer: TokenizerConfig | None = None
     """Options of the tokenizer, in our own exports."""
 
-    @classmethod
-    def read(cls, folder: Path) -> TokenizerSettings:
-        path = folder / "tokenizer_config.json"
-        return read_model(path, cls) if path.exists() else cls()
+
+def read_optional(path: Path, kind: type[T]) -> T:
+    return read_model(path, kind) if path.exists() else kind()
 
 
 _Architecture = Literal["marian", "pegasus"]

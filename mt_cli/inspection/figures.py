@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mt_cli.errors import InputError
 from mt_cli.runtime.console import display_width
 from mt_cli.runtime.files import write_atomically
 
@@ -58,7 +57,7 @@ def save_attention(layers: Layers, source: Axis, target: Axis, path: Path, title
     """Write heat maps of attention (T x S), a row for each token of `target`, a column for each token of `source`.
 
     `layers` has the heat maps by their titles; those of a layer begin a line of the picture. The suffix of `path` is
-    the format. Raises InputError if it is not a picture format, MtError if it cannot be written.
+    the format. Raises MtError if the picture cannot be written.
     """
     with _attention(layers, source, target, title) as figure:
         _save(figure, path)
@@ -201,11 +200,7 @@ def _figure(size: tuple[float, float], texts: Sequence[str] = (), layout: Any = 
 
 
 def _save(figure: Any, path: Path) -> None:
-    kind = path.suffix.removeprefix(".").lower() or "png"
-    try:
-        write_atomically(path, lambda temporary: figure.savefig(temporary, format=kind, transparent=True))
-    except ValueError:
-        raise InputError(f"{path}: no format of pictures; use .png, .svg or .pdf") from None
+    write_atomically(path, lambda temporary: figure.savefig(temporary, format=path.suffix[1:], transparent=True))
 
 
 @cache

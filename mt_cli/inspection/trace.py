@@ -133,10 +133,7 @@ def choice_table(trace: Trace) -> Iterator[str]:
 
 
 def draw_model(model: Transformer, folder: Path, suffix: str) -> list[Path]:
-    """Draw the positional encodings that are added to embeddings; nothing if only attention knows positions.
-
-    Raises InputError if the picture cannot be written.
-    """
+    """Draw the positional encodings that are added to embeddings; nothing if only attention knows positions."""
     if model.source_embedding.positions is None:
         return []
     path = folder / f"positions.{suffix}"
@@ -147,7 +144,7 @@ def draw_model(model: Transformer, folder: Path, suffix: str) -> list[Path]:
 def draw_attention(trace: Trace, folder: Path, suffix: str) -> list[Path]:
     """Draw the heads of each kind of attention and their mean, a picture for up to two layers, or a picture a layer.
 
-    Then draw the mean of the cross-attention over layers and heads. Raises InputError if a picture cannot be written.
+    Then draw the mean of the cross-attention over layers and heads.
     """
     source, target = Axis("source", trace.source_tokens), Axis("target", trace.target_tokens)
     output = Axis("target", trace.output_tokens)

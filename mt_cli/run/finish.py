@@ -7,9 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from mt_cli.advice.choices import recipe_for
+from mt_cli.advice.choices import forecast, recipe_for
 from mt_cli.advice.facts import find_facts
-from mt_cli.advice.forecast import forecast
 from mt_cli.checkpoint.averages import available_validations, steps_to_average
 from mt_cli.checkpoint.checkpoint import Checkpoint
 from mt_cli.checkpoint.directory import RunDirectory

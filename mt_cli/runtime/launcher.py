@@ -98,7 +98,7 @@ def launched_group() -> Iterator[Group]:
             signal.signal(number, handler)
     if rank > 0:
         silence()
-    yield Group(rank, size, int(os.environ["LOCAL_RANK"]))
+    yield Group(rank, size, local_rank)
     dist.destroy_process_group()
 
 

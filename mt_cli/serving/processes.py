@@ -5,6 +5,7 @@ Only the search is computed by the server, whose scheduler puts it in batches wi
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 import sys

@@ -1,4 +1,4 @@
-"""`mt init` beside other runs: which one it names, and configs that begin with one."""
+"""`mt init --begin-with`: configs that begin with a run."""
 
 import shutil
 
@@ -46,16 +46,6 @@ def parent(mt, tiny_tree, once, tmp_path):
         shutil.move(tmp_path / "runs/parent", folder / "parent")
 
     shutil.copytree(once("parent_of_init", make) / "parent", tmp_path / "runs/parent")
-
-
-def test_a_run_from_the_same_language_is_named(mt, trained, tmp_path):
-    write(tmp_path, train_en="one two", train_it="uno due", train_xx="ONE TWO")
-    shutil.copytree(trained, tmp_path / "runs" / "tiny")
-    status, _, err = mt("init", *FILES, "--output", "first.yaml")
-    assert status == 0 and "mt init --begin-with runs/tiny writes such a config" in err, err
-    languages = ("--source-language", "en", "--target-language", "xx")
-    status, _, err = mt("init", "--files", "train.en", "train.xx", *languages, "--output", "second.yaml")
-    assert status == 0 and "--begin-with" not in err
 
 
 def test_a_child_has_its_parents_model_and_its_texts_spellings(begin_with, trained, tmp_path):

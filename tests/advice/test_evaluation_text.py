@@ -2,8 +2,8 @@
 
 import pytest
 
-from mt_cli.advice.evaluation_text import evaluation_files_beside, text_for_evaluation
-from mt_cli.config.sources import FileSource, FilesSource, FolderSource
+from mt_cli.advice.new_config import text_for_evaluation
+from mt_cli.config.sources import FileSource, FilesSource
 
 
 @pytest.mark.parametrize(
@@ -24,11 +24,3 @@ def test_files_are_evaluation_text_by_their_names(tmp_path, monkeypatch, names, 
     trees = text_for_evaluation(FilesSource(files=names) if len(names) == 2 else FileSource(file=names[0]))
     expected = {role: files for role, files in {"valid": valid, "test": test}.items() if files}
     assert {role: tree.get("files", [tree.get("file")]) for role, tree in trees.items()} == expected
-
-
-def test_files_that_may_be_for_evaluation_are_named_when_none_is_used(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("clean.tsv", "my-dev.tsv", "devil.tsv", "test.csv"):
-        (tmp_path / name).touch()
-    assert evaluation_files_beside(FileSource(file="clean.tsv")) == ["my-dev.tsv"]
-    assert evaluation_files_beside(FolderSource(folder=".", pattern="*.tsv")) == []

@@ -110,7 +110,7 @@ def test_two_files_are_two_sides_and_one_has_both(init, tmp_path):
     _, corpus = init(*files, "--valid", "mine.en", "--valid", "mine.de", "--test", "other.tsv")
     assert (corpus.valid[0].files, corpus.test[0].file) == (("mine.en", "mine.de"), "other.tsv")
     err, corpus = init(*files)
-    assert "test: test.en and test.de, found by its name" in err and isinstance(corpus.valid[0], HeldOut)
+    assert "test: {files: [test.en, test.de]}" in err and isinstance(corpus.valid[0], HeldOut)
     _, corpus = init(*files, "--valid", "test.en", "--valid", "test.de")
     assert corpus.test is None, "a text is for validation or for the test"
 

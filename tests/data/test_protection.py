@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mt_cli.advice.notes import kinds_in
+from mt_cli.advice.new_config import kinds_in
 from mt_cli.config.loading import load_config
 
 WORDS = ["one", "two", "three", "four", "five", "six"]

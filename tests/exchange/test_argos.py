@@ -149,7 +149,6 @@ def test_what_cannot_be_written_is_refused_with_one_line(mt, run_for_argos, tmp_
     for options, named in (
         (("--output", "p.zip"), "p.zip"),
         (("--output", "there.argosmodel"), "there.argosmodel"),
-        (("--output", "p.argosmodel", "--package-version", "new"), "--package-version"),
         (("--output", "p.argosmodel", "--quantization", "int3"), "--quantization"),
         (("--output", "none/p.argosmodel"), "none/p.argosmodel"),
     ):

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from run_content import assert_same_run, metrics_of, report_of, rows_of, write_lines
 
-from mt_cli.advice.one_language import texts_by_side
+from mt_cli.advice.new_config import texts_by_side
 from mt_cli.config.loading import load_config, parse_config
 from mt_cli.data.encode import EncodedPairs
 from mt_cli.data.prepare import synthetic_shares

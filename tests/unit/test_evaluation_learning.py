@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mt_cli.advice.forecast import Forecast
+from mt_cli.advice.choices import Forecast
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.loading import parse_config
 from mt_cli.evaluation.learning import learning_of
