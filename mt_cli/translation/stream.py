@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
+from unicodedata import decimal
 
 from mt_cli.errors import MtError
 from mt_cli.runtime.console import listed, say
@@ -27,6 +28,7 @@ _LONGEST_UNIT = 80
 _LOOP = re.compile(rf"(.{{2,{_LONGEST_UNIT}}}?)\1{{3,}}", re.DOTALL)
 """The same characters, four times or more in a row."""
 _FEWEST_CHARACTERS, _SHARE, _MOST_CHARACTERS = 24, 1 / 3, 20_000
+_NUMBER = re.compile(r"\d(?:[.,]?\d)+")
 
 
 def blocks(lines: Iterable[str], largest: int = LARGEST_BLOCK) -> Iterator[list[str]]:
@@ -79,6 +81,7 @@ _NOTICES = {
     "empty": "the translation is empty: the model ends at once, as if there were nothing to say",
     "loop": "the translation repeats itself: the model has not learned such text; --set decoding.no_repeat_ngram=3 "
     "prevents loops, not wrong words",
+    "number": "the translation lacks a number of the source",
     "lost": "the translation lacks a protected span of the source; --json names the spans",
     "guessed": "the place of a tag or another mark is a guess",
     "reordered": "placeholders such as %s are in another order than in the source",
@@ -98,6 +101,8 @@ def notices_on(line: Translation) -> Iterator[str]:
         yield _NOTICES["long"]
     if repeats_itself(line.plain, line.text):
         yield _NOTICES["loop"]
+    if missing_numbers(line.plain, line.text):
+        yield _NOTICES["number"]
 
 
 class TranslatedLine(NamedTuple):
@@ -151,6 +156,8 @@ def _problems_of(line: Translation) -> Mapping[str, str]:
         problems["empty"] = ""
     if repeats_itself(line.plain, line.text):
         problems["loop"] = ""
+    if numbers := missing_numbers(line.plain, line.text):
+        problems["number"] = f" (`{'`, `'.join(numbers)}`)"
     if any(one.lost_spans for one in ranked):
         problems["lost"] = ""
     if line.marked is not None and line.marked.is_guess:
@@ -216,6 +223,23 @@ def describe_terms(counts: Mapping[str, int]) -> str:
         return "none found; the first note shows a source and its translation"
     used, inflected, missing = (counts.get(status, 0) for status in ("used", "inflected", "missing"))
     return f"{used + inflected + missing:,} found, {used:,} used, {inflected:,} in another form, {missing:,} missing"
+
+
+def missing_numbers(source: str, translation: str) -> list[str]:
+    """Numbers of two digits or more that a translation lacks, in the digits of any script.
+
+    Zeros at the end of a long one may be words (`2 million`). Of 4,769 German references of sources with such numbers,
+    6 % lack one.
+    """
+    numbers = {number: _digits_of(number) for number in _NUMBER.findall(source)}
+    kept = _digits_of(translation) if numbers else ""
+    return [
+        number for number, digits in numbers.items() if (digits.rstrip("0") if len(digits) > 3 else digits) not in kept
+    ]
+
+
+def _digits_of(text: str) -> str:
+    return "".join(str(decimal(character)) for character in text if character.isdecimal())
 
 
 def repeats_itself(source: str, translation: str) -> bool:

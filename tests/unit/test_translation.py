@@ -23,8 +23,9 @@ from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.vocabulary_training import train_tokenizer
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
+from mt_cli.translation.lines import Segment, Translation
 from mt_cli.translation.sentences import split_point, units
-from mt_cli.translation.stream import repeats_itself
+from mt_cli.translation.stream import missing_numbers, repeats_itself, translated_lines
 from mt_cli.translation.translator import Translator
 
 MIXED = st.text("今夜は。、ーไทย ่ខ។་།한ab,. (\u0301\u3099字é", max_size=30)
@@ -394,6 +395,22 @@ def test_a_string_too_long_for_a_word_is_copied(pieces, word):
 )
 def test_a_translation_that_repeats_itself_is_noted(source, translation, is_loop):
     assert repeats_itself(source, translation) == is_loop
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "missing"),
+    [
+        ("in 2003, 40 of 40", "1999 waren es 40", ["2003"]),
+        ("1,250.50 and 2,000,000", "1.250,50 und 2 Millionen", []),
+        ("12:30 on 15 May", "१२:३० मई १५", []),
+        ("4 of 1.6", "vier von 1,7", ["1.6"]),
+    ],
+)
+def test_numbers_that_a_translation_lacks_are_noted(source, translation, missing):
+    assert missing_numbers(source, translation) == missing
+    line = Translation(source, source, [Segment.copied(translation, 0)], False, source)
+    shown = {"number": f" (`{missing[0]}`)"} if missing else {}
+    assert translated_lines([line], [])[0].problems == shown
 
 
 @given(
