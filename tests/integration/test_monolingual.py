@@ -84,7 +84,7 @@ def test_a_run_stopped_in_a_round_equals_an_unstopped_one(train, begin, tmp_path
     whole = begin("whole", **changes)
     assert [row["train/synthetic/round"] for row in rows_of(whole) if "train/synthetic/round" in row] == [1, 2, 3]
     assert (whole / "pair_scores.npy").exists() == ("corpus.filters.keep_likely" in changes)
-    for owner, name, number in ((rounds, "translated", 1), (rounds, "judged", 2), (Rounds, "pairs", 2)):
+    for owner, name, number in ((Rounds, "_round_trip_chrf", 1), (rounds, "judged", 2), (Rounds, "pairs", 2)):
         with monkeypatch.context() as patch:
             stop_at(patch, owner, name, number)
             status, _, err = train("parts", **changes)
