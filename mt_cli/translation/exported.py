@@ -69,7 +69,7 @@ class Description(BaseModel):
     def of(cls, run: TrainedRun, *others: TrainedRun) -> Description:
         """Description of a run, or of an ensemble, whose limits are the lowest of its runs."""
         config, tagging, runs = run.config, run.config.corpus.tagging, (run, *others)
-        return cls(
+        return cls.model_construct(  # The values of a run are checked already.
             model=config.model.model_dump(mode="json"),
             tokenizer=config.tokenizer,
             decoding=config.decoding,

@@ -39,8 +39,7 @@ from mt_cli.translation.exported import Description, digest_of_export, load_expo
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks, may_have_marks
 from mt_cli.translation.lines import Alignment, LineSplitter, Translation
 from mt_cli.translation.quality import QualityModel
-from mt_cli.translation.segments import SegmentEngine, TextAndIds
-from mt_cli.translation.terms import with_terms
+from mt_cli.translation.segments import SegmentEngine, TextAndIds, with_terms
 from mt_cli.translation.token_details import PairScore, details_of
 
 
