@@ -188,13 +188,11 @@ def _kind_of(value: Any) -> str | None:
     return next((tag for tag in KINDS if tag.strip("<>") in keys), None)
 
 
-def as_list(value: Any) -> Any:
-    return value if isinstance(value, list | tuple) else [value]
-
-
 def _one_or_more(kind: Any) -> BeforeValidator:
     schema = kind | Annotated[tuple[kind, ...], Field(min_length=1)]
-    return BeforeValidator(as_list, json_schema_input_type=schema)
+    return BeforeValidator(
+        lambda value: value if isinstance(value, list | tuple) else [value], json_schema_input_type=schema
+    )
 
 
 _selected_by_key = Discriminator(

@@ -6,7 +6,7 @@ A new kind is a subclass of `TextSource`, a member of `Source` in `config/source
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from mt_cli.config.sources import (
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.dataset import commit_of, identity_of_dataset, read_dataset
 from mt_cli.corpus.folder import files_in_folder, places_in_folder, read_folder
+from mt_cli.corpus.formats.delimited import plain_records, read_table
 from mt_cli.corpus.formats.table import format_of, read_file
 from mt_cli.corpus.lines import count_lines, read_lines
 from mt_cli.corpus.misalignment import first_misaligned_line
@@ -191,7 +192,8 @@ def _check_line_counts(*paths: Path) -> None:
 def _read_builtin(source: BuiltinSource, languages: Languages) -> Iterator[Row]:
     path = _practice_file(source)
     if path.suffix == ".gz":
-        return read_file(path, languages, None, "plain_tsv")
+        header = 0, source.builtin.split("-")[1:]  # Its languages decide which side is the source.
+        return read_table(path, chain([header], plain_records(path)), languages, None, ReadReport())
     return ((number, *pair) for number, pair in enumerate(reverse_words.reversed_words(source.split), start=1))
 
 

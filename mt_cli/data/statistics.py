@@ -17,7 +17,6 @@ from mt_cli.corpus.rows import by_language
 from mt_cli.corpus.source_rows import names_of
 from mt_cli.data.prepare import Data, sample, times_per_epoch
 
-_MANY_DROPPED = 0.1
 _LINES_EXAMINED, _PAIRS_EXAMINED = 1_000, 20_000
 
 
@@ -110,25 +109,9 @@ def describe_data(data: Data, config: Config) -> list[str]:
             times = row.get("times_per_epoch", 1)
             weight = f", each {times:.3g} times an epoch" if times != 1 else ""
             lines.append(f"  {row['name']:<24}{row['num_kept']:>10,} pairs{weight}")
-    lines.extend(f"  in each epoch, {change}" for change in _changes_of_pairs(config))
     notes = [*notes_on_reading(data.corpora), *notes_on_monolingual(data, config)]
     lines.extend(f"note: {note}" for note in notes)
-    training = [row for row in rows if row["corpus"] == "train" and "dropped" in row]
-    num_read = sum(row["num_read"] for row in training)
-    num_dropped = sum(sum(row["dropped"].values()) for row in training)
-    if num_dropped > _MANY_DROPPED * num_read:
-        lines.append(f"note: {num_dropped / num_read:.0%} of train was dropped; see `mt data check` for the reasons")
     return lines
-
-
-def _changes_of_pairs(config: Config) -> Iterator[str]:
-    if share := config.training.inserted_words:
-        yield f"{share:.0%} of the training pairs get a made-up name or number (training.inserted_words)"
-    changes = [f"{share:.0%} {key}" for key, share in config.corpus.augment.model_dump().items() if share]
-    if changes:
-        yield f"training pairs are changed to resemble what people type: {', '.join(changes)} (corpus.augment)"
-    if share := config.training.concatenated_pairs:
-        yield f"{share:.0%} of the training pairs are concatenated two by two (training.concatenated_pairs)"
 
 
 def notes_on_monolingual(data: Data, config: Config) -> Iterator[str]:

@@ -42,7 +42,7 @@ def write_catalogue(path, language, sources, targets):
 
 def test_a_memory_of_two_varieties_asks_which_is_meant(init, pairs_of, tmp_path):
     write_memory(tmp_path / "m.tmx", en=ENGLISH, pt_BR=PORTUGUESE, pt_PT=MADE_UP)
-    assert "en (40 segments), pt-BR (40), pt-PT (40); choose" in init("--file", "m.tmx")[0]
+    assert "en (40 segments), pt-BR (40 segments), pt-PT (40 segments); choose" in init("--file", "m.tmx")[0]
     _, corpus = init("--file", "m.tmx", "--target-language", "pt_PT")
     assert corpus.languages == ("en", "pt_PT") and pairs_of(corpus)[0] == (ENGLISH[0], MADE_UP[0])
     write_memory(tmp_path / "m.tmx", EN_us=ENGLISH, sr_Latn_RS=MADE_UP)  # One variety, in an unlikely script.

@@ -9,7 +9,7 @@ import yaml
 from corpora import practice_pairs
 
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.config.sources import DatasetSource, FilesSource, FolderSource
+from mt_cli.config.sources import BuiltinSource, DatasetSource, FilesSource, FolderSource
 from mt_cli.corpus.source_rows import content_of, places_in, read_rows
 from mt_cli.errors import CorpusError
 
@@ -116,3 +116,11 @@ def test_each_practice_sentence_is_in_one_split_once():
     assert all(target == source[::-1] for source, target in reversed_words)
     with pytest.raises(CorpusError, match="'dev'"):
         practice_pairs("dev")
+
+
+def test_a_practice_corpus_is_read_in_its_languages_alone():
+    source = BuiltinSource(builtin="phrasebook-en-it", split="test")
+    pairs = [row[1:] for row in read_rows(source, ("en_GB", "ita"))]
+    assert [row[2:0:-1] for row in read_rows(source, ("it", "en"))] == pairs
+    with pytest.raises(CorpusError, match="names en, it, and the languages are en and de"):
+        list(read_rows(source, ("en", "de")))
