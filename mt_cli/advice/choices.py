@@ -185,11 +185,8 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
     }
     tokenizer, model, training = (chosen[section] for section in SECTIONS)
     tokenizer |= _vocabulary(facts, DATA["smaller_model"]["max_vocabulary"] if recipe.is_smaller else inf)
-    if facts.spellings or facts.kept_apostrophes:
-        several = "train or valid has several spellings"
-        if facts.kept_apostrophes:
-            several += f"; `apostrophes` would write ' for {facts.kept_apostrophes}, which is used most"
-        tokenizer["normalize"] = Choice([*facts.spellings], several)
+    if facts.spellings:
+        tokenizer["normalize"] = Choice([*facts.spellings], "train or valid has several spellings")
     if facts.letters:
         tokenizer["letters"] = Choice({**facts.letters}, "as most text, valid or test writes; see mt data check")
     if facts.is_short:

@@ -47,8 +47,6 @@ class Facts:
     """`cpu` or `gpu`."""
     spellings: tuple[str, ...] = ()
     """Values of `tokenizer.normalize` that make mixed spellings equal."""
-    kept_apostrophes: str = ""
-    """Apostrophes of a language with several ones that `normalize` would replace, although they are used most."""
     diversity: float = 0.0
     """Distinct-2 of the less diverse language (Li et al. 2016, "A Diversity-Promoting Objective Function for Neural
     Conversation Models"): number of distinct pairs of neighbouring words divided by all such pairs, in 5,000 words of
@@ -101,15 +99,13 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus]) -> Facts:
     compared = [(trained, evaluated.get(language, [])) for language, trained in texts.items()]
     words = [_WORD.findall(" ".join(side)) for side in sides]
     scripts = [frozenset(scripts_in(" ".join(side)[:_CHARACTERS_EXAMINED])) for side in sides]
-    spellings, kept = spellings_to_normalize(compared)
     return Facts(
         num_pairs=len(train),
         num_target_words=len(words[1]) * len(train) / len(untagged),
         num_distinct_words=len({word for side in words for word in side}),
         scripts=(scripts[0], scripts[1]),
         device="cpu" if pick_device(config.training.device).type == "cpu" else "gpu",
-        spellings=tuple(spellings),
-        kept_apostrophes=kept,
+        spellings=tuple(spellings_to_normalize(compared)),
         diversity=min(map(_diversity, texts.values())),
         letters=letters_to_replace(compared),
         length_ratio=fmean(

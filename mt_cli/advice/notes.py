@@ -108,7 +108,10 @@ def notes_on_texts(data: Data, config: Config) -> Iterator[str]:
     for side, text in data.monolingual.items():
         _, language = config.corpus.synthetic_directions[side]
         languages[f"monolingual.{side}"] = {language: text.sample(_LINES_RECOGNISED)}
-    yield from _notes_on_languages(languages)
+    for name, of in languages.items():
+        for language, lines in of.items():  # By `py3langid`, on which `mt train` does not depend.
+            if detected := other_language_of_texts(_some(lines, _LINES_RECOGNISED), language):
+                yield f"{name} in {language} looks like {detected}; check it"
     yield from notes_on_scripts(texts)
     compared = config.corpus.compared or "valid"
     kept = kept_apostrophes([(lines, texts[compared].get(language, ())) for language, lines in texts["train"].items()])
@@ -117,14 +120,6 @@ def notes_on_texts(data: Data, config: Config) -> Iterator[str]:
         yield from _notes_on_letters(language, lines, compared, texts[compared].get(language, ()), config)
     for name in (name for name in texts if name != "train"):
         yield from _notes_on_new_words(name, texts[name], texts["train"])
-
-
-def _notes_on_languages(texts: Texts) -> Iterator[str]:
-    """Note text in another language than the config says. It depends on `py3langid`, which `mt train` does not."""
-    for name, of in texts.items():
-        for language, lines in of.items():
-            if detected := other_language_of_texts(_some(lines, _LINES_RECOGNISED), language):
-                yield f"{name} in {language} looks like {detected}; check it"
 
 
 def notes_on_scripts(texts: Texts) -> Iterator[str]:

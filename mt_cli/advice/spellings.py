@@ -84,15 +84,14 @@ def mixed_spellings(texts: Sequence[str]) -> list[MixedSpelling]:
     return mixed
 
 
-def spellings_to_normalize(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> tuple[list[str], str]:
+def spellings_to_normalize(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[str]:
     """Values of `tokenizer.normalize` that suit the training and the validation text of each language.
 
     Apostrophes become `'` only if no language mostly uses another character: in its validation text or, if that has
-    none, in its training text. Also return the mixed apostrophes that stay for this reason, as `kept_apostrophes`.
+    none, in its training text.
     """
     options = dict.fromkeys(mixed.option for train, valid in sides for mixed in mixed_spellings([*train, *valid]))
-    kept = kept_apostrophes(sides) if "apostrophes" in options else ""
-    return [option for option in options if option != "apostrophes" or not kept], kept
+    return [option for option in options if option != "apostrophes" or not kept_apostrophes(sides)]
 
 
 def kept_apostrophes(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> str:

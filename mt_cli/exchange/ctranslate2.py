@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.config.sections import ModelConfig
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2
 from mt_cli.errors import InputError
 from mt_cli.exchange.comparison import Agreement, check_export
@@ -64,7 +63,13 @@ def write_model(run: TrainedRun, folder: Path, quantization: str, sentences: Seq
 
 def _specification(specs: Any, run: TrainedRun) -> Any:
     config, model = run.config.model, run.model
-    options = _options(specs, config)
+    options = {
+        "num_heads": config.num_heads,
+        "pre_norm": config.ends_in_norm,
+        "activation": getattr(specs.Activation, _ACTIVATIONS[config.activation]),
+        "ffn_glu": config.activation == "swiglu",
+        **({"rotary_dim": config.d_head, "rotary_interleave": True} if config.positions == "rotary" else {}),
+    }
     encoder = specs.TransformerEncoderSpec(config.num_encoder_layers, **options)
     # Words are aligned by the mean of the heads of the penultimate layer: see Garg et al. 2019, "Jointly Learning to
     # Align and Translate with Transformer Models", section 3.
@@ -96,16 +101,6 @@ def _specification(specs: Any, run: TrainedRun) -> Any:
     spec.config.decoder_start_token = EOS if config.decoder_start == "eos" else SOS
     spec.config.add_source_eos = True
     return spec
-
-
-def _options(specs: Any, config: ModelConfig) -> dict[str, Any]:
-    return {
-        "num_heads": config.num_heads,
-        "pre_norm": config.ends_in_norm,
-        "activation": getattr(specs.Activation, _ACTIVATIONS[config.activation]),
-        "ffn_glu": config.activation == "swiglu",
-        **({"rotary_dim": config.d_head, "rotary_interleave": True} if config.positions == "rotary" else {}),
-    }
 
 
 def _fill_layer(spec: Any, layer: nn.Module) -> None:

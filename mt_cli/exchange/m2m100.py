@@ -107,8 +107,6 @@ def _check_languages(folder: Path, vocabulary: Vocabulary, selection: Selection)
     for language, near in selection.new_languages.items():
         if language in vocabulary.languages:
             raise InputError(f"--new-language {language}={near}: {folder} has {language} already")
-        if near not in vocabulary.languages:
-            raise InputError(_no_language(folder, near, vocabulary.languages))
         if not LANGUAGE_CODE.fullmatch(language):
             raise InputError(f"--new-language {language}={near}: use a code such as quy_Latn for the new language")
 

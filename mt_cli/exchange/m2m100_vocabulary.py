@@ -80,23 +80,18 @@ def read_vocabulary(folder: Path, size: int) -> Vocabulary:
     languages = {**getattr(tokenizer, "lang_code_to_id", {})} or _languages_of(tokenizer.get_added_vocab())
     if not languages:
         raise InputError(f"{folder}: has no entries for languages, such as __en__ or eng_Latn")
-    return _vocabulary(pieces, ids, languages, size)
-
-
-def _languages_of(entries: Mapping[str, int]) -> dict[str, int]:
-    matches = ((_LANGUAGE.fullmatch(name), index) for name, index in entries.items())
-    return {match[1] or match[2]: index for match, index in matches if match}
-
-
-def _vocabulary(pieces: Pieces, ids: Mapping[str, int], languages: Mapping[str, int], size: int) -> Vocabulary:
     of_languages = {*languages.values()}
     entries = {name: index for name, index in ids.items() if name not in SPECIAL and index not in of_languages}
     # Entries that no text has: they are never written, but have a probability.
     named = {*ids.values(), *languages.values()}
     unnamed = {f"[unused {index}]": index for index in range(size) if index not in named}
     unnamed |= {"[mask]": ids[MASK]} if MASK in ids else {}
-    entries = dict(sorted((entries | unnamed).items(), key=lambda item: item[1]))
-    return Vocabulary(pieces, entries, languages)
+    return Vocabulary(pieces, dict(sorted((entries | unnamed).items(), key=lambda item: item[1])), languages)
+
+
+def _languages_of(entries: Mapping[str, int]) -> dict[str, int]:
+    matches = ((_LANGUAGE.fullmatch(name), index) for name, index in entries.items())
+    return {match[1] or match[2]: index for match, index in matches if match}
 
 
 def pieces_for(vocabulary: Vocabulary, lines: Iterable[str]) -> set[str]:

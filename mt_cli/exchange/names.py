@@ -43,10 +43,8 @@ LAYER = (
 )
 _TRANSFORMERS = {names.ours: names.transformers for names in LAYER}
 
-SHARED_TABLE, SOURCE_TABLE, TARGET_TABLE, PROJECTION = TABLES = (
-    *("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"),
-    "lm_head.weight",
-)
+SHARED_TABLE, PROJECTION = "model.shared.weight", "lm_head.weight"
+SOURCE_TABLE, TARGET_TABLE = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
 BIAS = "final_logits_bias"
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 """Names in `transformers` of the weights outside of layers."""
