@@ -16,6 +16,8 @@ from mt_cli.translation.inline_marks import PLACEHOLDERS
 
 MAX_BYTES = 2**25
 """Most bytes of text in a document. Reading takes up to 60 times as much memory."""
+MAX_MARKS = 2**21
+"""Most lines, tags and cells of a document. Reading takes about 1 to 2 KB of memory for each one."""
 _LINE = re.compile(r"([^\r\n]*+)(?:\r\n|\n|\r|\Z)")
 State = Literal["draft", "review", "final"]
 """Translation without a review, one in doubt, and one that needs no review."""
@@ -123,7 +125,18 @@ class Document:
         return self.wrap(content)
 
 
-def read_content(path: Path, declared: Callable[[bytes], str | None] = lambda content: None) -> tuple[str, str, bytes]:
+def check_marks(path: Path, content: str, max_marks: int = MAX_MARKS) -> None:
+    """Raise DocumentError if a document has so many lines, tags, cells or strings that reading it takes much memory."""
+    number = sum(map(content.count, "\n\r<|")) + content.count('"') // 4
+    if number > max_marks:
+        raise DocumentError(
+            f"{path}: has {number:,} lines, tags, cells and strings; divide it into documents of at most {max_marks:,}"
+        )
+
+
+def read_content(
+    path: Path, declared: Callable[[bytes], str | None] = lambda content: None, max_marks: int = MAX_MARKS
+) -> tuple[str, str, bytes]:
     """Content of a text file, its encoding and its byte order mark; `declared` finds an encoding in the content.
 
     Raises DocumentError if the file is too large, or is not in its encoding, which is UTF-8 unless it says otherwise.
@@ -132,7 +145,9 @@ def read_content(path: Path, declared: Callable[[bytes], str | None] = lambda co
         content = read_regular(path, MAX_BYTES)
     mark, encoding = next((row for row in _MARKS if content.startswith(row[0])), (b"", None))
     encoding = encoding or declared(content[: 2**16]) or "utf-8"
-    return _decoded(path, content[len(mark) :], encoding), encoding, mark
+    text = _decoded(path, content[len(mark) :], encoding)
+    check_marks(path, text, max_marks)
+    return text, encoding, mark
 
 
 def _decoded(path: Path, content: bytes, encoding: str) -> str:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 
 from mt_cli.corpus.sentences import has_letters
-from mt_cli.documents.document import Document, DocumentError, Options, Unit, read_content
+from mt_cli.documents.document import MAX_MARKS, Document, DocumentError, Options, Unit, read_content
 from mt_cli.documents.html import html_document
 from mt_cli.documents.texts import SPACES, one_line, wrapped
 from mt_cli.runtime.console import display_width
@@ -105,7 +105,7 @@ def read_markdown(path: Path, options: Options) -> Document:
     """Blocks of text of a Markdown file, by CommonMark with tables of GitHub."""
     from markdown_it import MarkdownIt
 
-    content, encoding, mark = read_content(path)
+    content, encoding, mark = read_content(path, max_marks=MAX_MARKS // 2)  # Its parser makes several tokens of each.
     ends = [*_LINE_END.finditer(content)]
     places = [0, *(end.end() for end in ends)]
     ends_of_lines = [*(end.start() for end in ends), len(content)]

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
-from mt_cli.documents.document import MAX_BYTES, Document, DocumentError, Options, Unit
+from mt_cli.documents.document import MAX_BYTES, Document, DocumentError, Options, Unit, check_marks
 from mt_cli.documents.office_paragraphs import paragraphs_of
 from mt_cli.documents.xml_places import XmlError, parse_xml
 from mt_cli.runtime.files import read_regular, reading
@@ -40,6 +40,7 @@ def read_office(path: Path, options: Options) -> Document:
     with reading(path, DocumentError):
         archive = read_regular(path, MAX_ARCHIVE_BYTES)
     contents = _translated_parts(path, archive)
+    check_marks(path, "".join(contents.values()))
     units, place, num_kept = list[Unit](), 0, 0
     for name, content in contents.items():
         try:
