@@ -61,6 +61,13 @@ class TokenizerConfig(Section):
         return (*self.normalize, *(f"{old}>{new}" for old, new in self.letters.items()))
 
     @if_complete
+    def _replaces_letters_once(self) -> Iterator[str]:
+        replaced = {case for old in self.letters for case in (old, old.swapcase())}
+        for new in self.letters.values():
+            if new in replaced:
+                yield f"letters: {new!r} would be replaced itself"
+
+    @if_complete
     def _spaces_as_sentencepiece(self) -> Iterator[str]:
         if self.spacing == "lossless":
             return

@@ -86,7 +86,8 @@ def _duration(seconds: float) -> str:
 
 
 def _size(number: int) -> str:
-    return f"{number / 1e6:,.1f} million" if number >= 100_000 else f"{number:,}"
+    tenths = number // 100_000  # Of any length: a float would overflow.
+    return f"{tenths // 10:,}.{tenths % 10} million" if tenths > 0 else f"{number:,}"
 
 
 def _better(metric: str) -> str:
