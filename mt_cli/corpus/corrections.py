@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.corpus.varieties import variety_of
 from mt_cli.errors import InputError
-from mt_cli.runtime.files import append_row, reading, refusal
+from mt_cli.runtime.files import append_row, check_regular, reading, refusal
 
 _BEGINNING = b'{"source":'
 
@@ -95,6 +95,9 @@ def current_corrections(paths: Iterable[Path]) -> list[Correction]:
 
 def check_corrections_file(path: Path) -> None:
     """Make a file of corrections if it is missing; raise InputError if it has other lines or cannot be added to."""
+    if path.exists():
+        with reading(path):
+            check_regular(path)
     try:
         path.open("ab").close()
     except OSError as error:
