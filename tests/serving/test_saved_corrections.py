@@ -115,7 +115,7 @@ def test_a_full_disk_is_reported_and_leaves_whole_lines(server, path):
     assert len([*read_corrections(path)]) == 2
 
 
-@pytest.mark.parametrize("name", ["keys.txt", ".", "none/corrections.jsonl", "corrections.jsonl.gz"])
+@pytest.mark.parametrize("name", ["keys.txt", ".", "none/corrections.jsonl", "/dev/null", "corrections.jsonl.gz"])
 def test_a_file_that_cannot_take_corrections_is_refused_at_the_start(mt, trained, tmp_path, name):
     (tmp_path / "keys.txt").write_text("a-key-of-people-1234", encoding="utf-8")
     status, out, err = mt("serve", "--run", trained, "--port", "0", "--keys", "keys.txt", "--corrections", name)

@@ -190,6 +190,7 @@ LATIN = "perché".encode("latin-1")
         ("a.tsv.gz", gzip.compress(b"a\tb\n" * 10_000, mtime=0)[:-20], ": cannot be decompressed"),
         ("a.tsv.xz", lzma.compress(b"a\tb\n" * 10_000)[:-20], ": cannot be decompressed: it is no xz"),
         ("a.tsv.bz2", bz2.compress(b"a\tb\n" * 10_000)[:-20], ": cannot be decompressed: it is no bz2"),
+        ("a.zip", b"PK", ": is a ZIP archive; unpack it"),
         ("a.tsv", gzip.compress(b"a\tb\n", mtime=0), r": .*\.gz"),
         ("a.csv", b"PK\x03\x04...", ": .*ZIP"),
         ("a.csv", ('"one two","uno due"\n' * 20).encode("utf-16"), ".*UTF-8"),

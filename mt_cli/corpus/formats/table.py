@@ -92,6 +92,8 @@ def format_of(path: Path, name: str | None = None) -> Format:
     if name is not None:
         return FORMATS[name]
     suffix = suffix_of(path)
+    if path.suffix == ".zip":
+        raise CorpusError(f"{path}: is a ZIP archive; unpack it, and give the files in it")
     if suffix is None:
         names = f"{', '.join(BY_SUFFIX)}, or set `format` (mt init --format) to {', '.join(get_args(FormatName))}"
         raise CorpusError(f"{path}: unknown format; use one of {names}; of two files with lines, give both")
