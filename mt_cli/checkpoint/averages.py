@@ -51,6 +51,8 @@ def average_runs(paths: Sequence[Path], output: Path) -> list[str]:
     languages, vocabularies or tags differ, or if two runs have no common ancestor: a mean of models that began with
     different random weights is useless.
     """
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise InputError("a run is given twice; give different runs")
     runs = load_together(paths, "a mean")
     if len(runs) == 1 and runs[0].config.init.adapter_rank is None:
         raise InputError(f"{paths[0]}: a single run without adapters; give --run twice or more")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from mt_cli.cli import options
 from mt_cli.cli.options import RUNS, file_option, option, run_path
 from mt_cli.cli.streams import check_output, show
-from mt_cli.errors import MtError
+from mt_cli.errors import InputError, MtError
 from mt_cli.runtime.console import say
 
 if TYPE_CHECKING:
@@ -37,10 +37,13 @@ def report(
     from mt_cli.evaluation.results import RunSummary
     from mt_cli.exchange.destinations import describe_destinations
     from mt_cli.inspection.page import page_of
-    from mt_cli.runtime.files import write_bytes, write_output
+    from mt_cli.runtime.files import real_path, write_bytes, write_output
 
     page = output or path / "report.html"
     check_output(page)
+    is_named = page.suffix.lower() in (".html", ".htm")
+    if not is_named and page.exists() and real_path(page).is_relative_to(real_path(path)):
+        raise InputError(f"{page}: a file of the run; give another name")
     paths = [path, *(against or [])]
     runs = [RunSummary.read(directory) for directory in paths]
     baselines = [_baseline(path, other) for other in paths[1:]]

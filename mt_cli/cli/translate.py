@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -95,6 +96,7 @@ def translate(
                 f"{input_file}: a document is translated alone, without these options; --as-lines reads lines"
             )
         output = _output_of_documents(input_file, output_file)
+        _check_terms(terms, output)
         paths = options.run_paths(run)
         translator = options.load_translator(paths, device, precision, engine, checkpoint, threads)
         options.note_little_learned(paths)
@@ -108,6 +110,7 @@ def translate(
 
     _check_sources(sentences, input_file, interactive, as_lines)
     _check_outputs(None if sentences else input_file or 0, output_file, alignment, to_read.table)
+    _check_terms(terms, output_file, alignment)
     check = partial(_check_shared, sentences, input_file)
     with options.together(devices, check) as group:
         if group.size > 1:
@@ -207,6 +210,12 @@ def _check_outputs(source: Path | int | None, output: Path | None, alignment: Pa
     read = {"standard input" if source == 0 else "--input": source}
     written = {"--output": output} if output else {"standard output": 1}
     check_distinct({**read, **written, "--alignment": alignment, "the table of --review": table})
+
+
+def _check_terms(terms: list[Path] | None, *outputs: Path | None) -> None:
+    """Raise InputError if an output is a glossary."""
+    for glossary, output in product(terms or (), outputs):
+        check_distinct({"--terms": glossary, "an output": output})
 
 
 def _check_shared(sentences: list[str] | None, path: Path | None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from mt_cli.corpus.languages import is_common, language_in, primary
 from mt_cli.corpus.rows import Columns, Languages
 from mt_cli.corpus.varieties import is_variety_of
-from mt_cli.errors import ColumnError
+from mt_cli.errors import ColumnError, CorpusError
 
 _ROLES = (("source", "src"), ("target", "tgt", "trg"))
 
@@ -85,6 +85,8 @@ def _only(names: Sequence[str], sides: Sequence[Sequence[int]], wanted: Sequence
         if not found:
             listed = ", ".join(map(repr, names[:20])) or "nothing"
             raise ColumnError(f"{where}: no column {side!r} among {listed}")
+        if len({names[index] for index in found}) < len(found):
+            raise CorpusError(f"{where}: the column {names[found[0]]!r} occurs {len(found)} times; keep one of them")
         if len(found) > 1 or sides[0] == sides[1]:
             listed = ", ".join(repr(names[index]) for index in found)
             raise ColumnError(f"{where}: the header names {listed} for the languages {' and '.join(wanted)}")

@@ -50,6 +50,8 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
             if name is None:
                 yield file
                 return
+            if not file.peek(1):  # Not even the content of an empty file.
+                raise EOFError
             yield io.BufferedReader(cast(io.RawIOBase, _decompressed(file, name)), CHUNK_BYTES)
     except (OSError, lzma.LZMAError, EOFError) as error:
         problem = f"cannot be decompressed: it is no {name} file, or it is damaged or cut off; get it again"
@@ -97,6 +99,8 @@ def decode_lines(file: BinaryIO, name: str) -> Iterator[str]:
     for number, line in enumerate(iter(partial(file.readline, LONGEST + 1), b""), start=1):
         if number == 1 and (problem := other_kind(line)):
             raise CorpusError(f"{name}: {problem}")
+        if number == 1 and not line.endswith(b"\n") and b"\r" in line[:-1]:
+            raise CorpusError(f"{name}: its lines end at carriage returns alone; convert them to line feeds")
         if len(line) > LONGEST:
             raise CorpusError(f"{name}, line {number:,}: longer than {LONGEST:,} bytes; write a sentence per line")
         try:

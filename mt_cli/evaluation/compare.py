@@ -79,7 +79,7 @@ def read_split(directory: RunDirectory, split: str | None, cache: Cache) -> Eval
     if split == "valid" and corpus.held_out(config.training.seed):
         corpora, state = read(config, cache), directory.best_state()
         pairs, known = corpora[split], state.fingerprints if state else {}
-        if known and any(known.get(key) != digest for key, digest in fingerprints_of(corpora, config).items()):
+        if any(known.get(key, digest) != digest for key, digest in fingerprints_of(corpora, config).items()):
             say(
                 "note: corpus.train has changed since this run was trained, so other pairs may be held out for valid; "
                 "for scores that can be compared, name a test set with --source and --reference"

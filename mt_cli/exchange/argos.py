@@ -17,7 +17,7 @@ from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.languages import language_name, parsed, primary, script_of
 from mt_cli.corpus.rows import Languages, untagged
-from mt_cli.corpus.varieties import nearest_variety
+from mt_cli.corpus.varieties import is_same_variety, is_variety_of
 from mt_cli.errors import InputError, MtError
 from mt_cli.evaluation.results import RunSummary
 from mt_cli.evaluation.scores import METRICS
@@ -80,6 +80,15 @@ def _argos_code(language: str) -> str:
     return next((_CODES[name] for name in names if name in _CODES), code)
 
 
+def _is_exact(wanted: str | None, language: str) -> bool:
+    return wanted is None or is_same_variety(wanted, language)
+
+
+def _is_meant(wanted: str | None, language: str) -> bool:
+    """True if a code stands for a language: `zh` for `zh-Hans`, but no variety for another one."""
+    return wanted is None or wanted == primary(language) or is_variety_of(language, wanted)
+
+
 def choose_direction(corpus: CorpusConfig, source: str | None, target: str | None) -> Direction:
     """Direction of a model, by its languages, or by its tag as the `target`.
 
@@ -91,16 +100,13 @@ def choose_direction(corpus: CorpusConfig, source: str | None, target: str | Non
     for part in corpus.train:
         languages = part.languages or (corpus.source, tagging.target_of(part.tag or "") or corpus.target)
         directions[Direction(languages, part.tag)] = None
-    wanted = [
-        code and (nearest_variety(code, [direction.languages[side] for direction in directions]) or code)
-        for side, code in enumerate((source, target))
-    ]
+    wanted = source, target
     matches = [
         direction
         for direction in directions
-        if all(code in (None, language) for code, language in zip(wanted, direction.languages, strict=True))
-        and tag in (None, direction.tag)
+        if all(map(_is_meant, wanted, direction.languages)) and tag in (None, direction.tag)
     ]
+    matches = [match for match in matches if all(map(_is_exact, wanted, match.languages))] or matches
     if len(matches) > 1 and not any((source, target, tag)):
         matches = [match for match in matches if match.tag == tagging.default] or matches
     if len(matches) == 1:

@@ -117,6 +117,8 @@ def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
     config.write_text(config.read_text(encoding="utf-8").replace("max_epochs: 30", "max_epochs: 31"), encoding="utf-8")
     status, out, err = mt("report", "--run", trained, "--against", "other", "--output", "page.html")
     assert (status, out, err) == (0, "page.html\n", "")
+    status, _, err = mt("report", "--run", "other", "--output", config)
+    assert status == 2 and "a file of the run" in err
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     page = Page(text)
     assert page.open == [] and page.loaded == []

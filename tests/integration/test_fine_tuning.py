@@ -264,6 +264,7 @@ def test_runs_that_cannot_be_combined_are_refused(child, mt, tmp_path):
         (mean, ("parent", "french"), "runs/french: translates en to fr"),
         (("translate", "one"), ("parent", "smaller"), "runs/smaller: has other vocabularies"),
         (mean, ("parent", "other"), "runs/other: does not come from the same run"),
+        (mean, ("parent", "../runs/parent"), "a run is given twice"),
         (("average",), ("parent", "other"), "--output"),
         (("average", "--output", "runs/other"), ("parent", "other"), "exists already"),
     ):

@@ -345,6 +345,7 @@ def test_no_output_is_touched_before_there_is_something_to_write(mt, trained, tm
     for line, words in (
         ("--input in --alignment ./in", "--input and --alignment are one file"),
         ("--input in --output link", "--input and --output are one file"),
+        ("--input old --terms in --output link", "--terms and an output are one file"),
         ("--input in --output new --alignment to_new", "--output and --alignment are one file"),
         ("--input nothing --output old", "nothing: no such file"),
         ("--input in --output old --alignment no/a", "there is no folder no"),

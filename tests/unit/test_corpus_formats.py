@@ -191,6 +191,8 @@ LATIN = "perché".encode("latin-1")
         ("a.tsv.xz", lzma.compress(b"a\tb\n" * 10_000)[:-20], ": cannot be decompressed: it is no xz"),
         ("a.tsv.bz2", bz2.compress(b"a\tb\n" * 10_000)[:-20], ": cannot be decompressed: it is no bz2"),
         ("a.zip", b"PK", ": is a ZIP archive; unpack it"),
+        ("a.tsv.gz", b"", ": cannot be decompressed: it is no gzip"),
+        ("a.tsv", b"a\tb\rc\td\r", ": its lines end at carriage returns alone"),
         ("a.tsv", gzip.compress(b"a\tb\n", mtime=0), r": .*\.gz"),
         ("a.csv", b"PK\x03\x04...", ": .*ZIP"),
         ("a.csv", ('"one two","uno due"\n' * 20).encode("utf-16"), ".*UTF-8"),
@@ -208,6 +210,8 @@ def test_bytes_that_are_no_text_are_refused(tmp_path, name, content, place):
         ("a.csv", b"a|b\nc|d\n", "line 1: found 1 column"),
         ("a.jsonl", b'{"en": "a", "it": "b"}\n{"en": \n', "line 2"),
         ("a.jsonl", b'{"en": "a", "de": "b"}\n', "row 1: .*'it'.*`columns`"),
+        ("a.jsonl", b'{"en": "a", "it": "b"}\n{"en": "a"}\n', "row 2: .*repair this row"),
+        ("a.csv", b"en,it,it\na,b,c\n", "line 1: the column 'it' occurs 2 times"),
         ("a.jsonl", b'{"a":' * 100_000 + b"\n", "line 1"),
         ("a.json", b'[{"en": "a",\n "it"}]', "line 2"),
         ("a.json", b'[\n{"en": "a", "it": "b"},\n\n{"en": "c"}]', "row 2: no column 'it'"),
@@ -215,6 +219,12 @@ def test_bytes_that_are_no_text_are_refused(tmp_path, name, content, place):
 )
 def test_damaged_tables_and_json_name_the_line(tmp_path, name, content, place):
     assert_refused(tmp_path / name, content, f", {place}")
+
+
+def test_the_two_columns_differ(tmp_path):
+    (tmp_path / "a.tsv").write_text("one\tuno\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match="are both 1"):
+        read(tmp_path / "a.tsv", columns=("1", "1"))
 
 
 @pytest.mark.parametrize("kind", [".tsv", ".po", ".tmx", ".parquet", ".tsv.gz"])

@@ -136,6 +136,8 @@ def _place_of_pair(cells: Sequence[str], languages: Languages, columns: Columns,
             if not 1 <= number <= len(cells):
                 found = f"the line has {len(cells)} column{'s' * (len(cells) != 1)}, counted from 1"
                 raise ColumnError(f"{where}: no column {number}: {found}")
+        if numbers[0] == numbers[1]:
+            raise ColumnError(f"{where}: the columns of source and target are both {numbers[0]}")
         source, target = (number - 1 for number in numbers)
         return source, target, is_header([cells[source], cells[target]], languages)
     pair = columns_of(cells, languages, columns, where)

@@ -108,9 +108,14 @@ class _Sides:
     def among(self, names: tuple[str, ...], where: str) -> list[str]:
         """The columns of both sides among names; raises ColumnError if there are none."""
         if names not in self._by_names:
-            pair = columns_of(names, self._languages, self._columns, where)
-            # The second call raises the error.
-            pair = pair or columns_of(names, self._languages, self._languages, where) or (0, 1)
+            try:
+                pair = columns_of(names, self._languages, self._columns, where)
+                # The second call raises the error.
+                pair = pair or columns_of(names, self._languages, self._languages, where) or (0, 1)
+            except ColumnError as error:
+                if not self._by_names:
+                    raise
+                raise CorpusError(f"{error.problem}, which earlier rows have; repair this row, or remove it") from None
             self._by_names[names] = [names[index] for index in pair]
         return self._by_names[names]
 
