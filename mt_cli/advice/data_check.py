@@ -17,7 +17,7 @@ from mt_cli.corpus.glossary import Glossary
 from mt_cli.corpus.source_rows import places_in
 from mt_cli.data.encode import SIDES, SideStatistics
 from mt_cli.data.prepare import Data, notes_on_tags, notes_on_words
-from mt_cli.data.statistics import notes_on_monolingual, notes_on_reading, report_on_data
+from mt_cli.data.statistics import notes_on_monolingual, notes_on_overlap, notes_on_reading, report_on_data
 from mt_cli.errors import InputError
 
 _FILTERS = STATUS_NAMES[HELD_OUT + 1 :]
@@ -36,6 +36,7 @@ def examine(
             *notes_on_tags(config),
             *notes_on_words(config),
             *notes_on_reading(data.corpora),
+            *notes_on_overlap(rows),
             *notes_on_monolingual(data, config),
             *notes.notes_on_markers(data),
             *notes.notes_on_leaks(data, config),
@@ -91,6 +92,8 @@ def _format_counts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             share = f"{count / max(1, row['num_read']):8.1%}" if status != "read" else ""
             yield f"{labels[0]:<20}{shorten(labels[1], 24):<26}{status:<24}{count:>12,} {share}".rstrip()
             labels = ["", ""]
+        if "not_held_out" in row:
+            yield f"{'':<46}none held out for valid: {row['not_held_out']}"
         if row.get("times_per_epoch", 1) != 1:
             yield f"{'':<46}{'times seen per epoch':<24}{row['times_per_epoch']:>12.3g}"
     yield ""

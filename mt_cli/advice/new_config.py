@@ -76,7 +76,8 @@ def new_config(
     (first, second), origins = sides.languages, sides.origins
     lines = [f"languages: {first} to {second} ({first} {origins[0]}, {second} {origins[1]})"]
     lines += [f"note: {note}" for note in notes] + [str(problem) for problem in problems]
-    lines += [f"{role}: {on_one_line(corpus[role])}" for role in ("train", "valid", "test") if role in corpus]
+    roles = [role for role in ("train", "valid", "test") if role in corpus]
+    lines += [f"{role}: {on_one_line(corpus[role])}{_origin(role, corpus[role], evaluation)}" for role in roles]
     lines += _describe_texts(texts, sides.languages) if texts else []
     lines.append(f"options for {decision.facts}")
     if parent is None:
@@ -90,6 +91,14 @@ def new_config(
     if destination and (note := note_on_protection(decision.config, destination)):
         lines.append(f"note: {note}")
     return decision.config.name, _as_yaml(tree, decision, sides.languages, parent), lines
+
+
+def _origin(role: str, tree: Any, given: Mapping[str, Source]) -> str:
+    if role == "train":
+        return ""
+    if "fraction" in tree:
+        return "  # held out from train: no name says that a text is for it; --valid names one"
+    return f"  # from --{role}" if role in given else "  # found by its name"
 
 
 def _protect(corpus: dict[str, Any], train: Corpus, tree: Mapping[str, Any], destination: str | None) -> str:

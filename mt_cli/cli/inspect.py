@@ -56,6 +56,8 @@ def inspect(
         trace = inspection.trace_translation(translator, sentence, translator.target_tag(to))
         pictures = inspection.draw_attention(trace, _folder(path, output), suffix)
         show(trace.text, *inspection.choice_table(trace))
+        if translator.decoding.beam_size > 1:
+            say("note: this is greedy search; mt translate keeps several hypotheses and may find another translation")
         if note := font_note([*trace.source_tokens, *trace.output_tokens]):
             say(f"mt: {note}")
     for picture in pictures:

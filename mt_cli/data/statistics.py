@@ -9,6 +9,7 @@ from typing import Any
 
 from mt_cli.config.sections import Config
 from mt_cli.config.sources import TextSource
+from mt_cli.config.tags import targets_of
 from mt_cli.corpus.cleaning import HELD_OUT
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.dataset import commit_of
@@ -17,6 +18,7 @@ from mt_cli.corpus.rows import by_language
 from mt_cli.corpus.source_rows import names_of
 from mt_cli.data.prepare import Data, sample, times_per_epoch
 
+_MANY_DROPPED = 0.1
 _LINES_EXAMINED, _PAIRS_EXAMINED = 1_000, 20_000
 
 
@@ -29,15 +31,21 @@ def report_on_data(
 ) -> list[dict[str, Any]]:
     """One row per part of a corpus: its name, and the number of pairs read, kept, held out and dropped; also for texts.
 
-    Rows of `train` also have `times_per_epoch`, with `num_seen` `num_pairs_seen`, and with `num_likely` the number of
-    pairs that `keep_likely` has kept. For streams, `streamed` counts rows by status since the last start of the run,
-    and rows that are read twice count twice.
+    Rows of `train` also have `times_per_epoch`, the reason if no pair is held out from them, with `num_seen`
+    `num_pairs_seen`, and with `num_likely` the number of pairs that `keep_likely` has kept. For streams, `streamed`
+    counts rows by status since the last start of the run, and rows that are read twice count twice.
     """
     rows = [_part_row(data, name, index) for name, corpus in data.corpora.items() for index in range(len(corpus.parts))]
     rows += [_text_row(side, lines) for side, lines in data.monolingual.items()]
     training = [row for row in rows if row["corpus"] == "train"]
     for row, times in zip(training, times_per_epoch(data, config) if training else (), strict=True):
         row["times_per_epoch"] = round(times, 4)
+    if training and config.corpus.held_out(config.training.seed):
+        for row, source, is_natural in zip(training, config.corpus.train, config.corpus.natural(), strict=True):
+            if not is_natural and (source.weight or 1) > 1:
+                row["not_held_out"] = f"weight {source.weight:g}"
+            elif not is_natural and not targets_of([source.tag or ""]):  # Unlike the reverse of a source.
+                row["not_held_out"] = f"tag {source.tag}"
     if not training:
         sources = config.corpus.train
         training = [_stream_row(*stream) for stream in zip_longest(names_of(sources), sources, streamed)]
@@ -108,10 +116,25 @@ def describe_data(data: Data, config: Config) -> list[str]:
         for row in [row for row in parts if row["num_read"]] if len(parts) > 1 else ():
             times = row.get("times_per_epoch", 1)
             weight = f", each {times:.3g} times an epoch" if times != 1 else ""
-            lines.append(f"  {row['name']:<24}{row['num_kept']:>10,} pairs{weight}")
-    notes = [*notes_on_reading(data.corpora), *notes_on_monolingual(data, config)]
+            why_none = f", none held out: {row['not_held_out']}" if "not_held_out" in row else ""
+            lines.append(f"  {row['name']:<24}{row['num_kept']:>10,} pairs{weight}{why_none}")
+    notes = [*notes_on_reading(data.corpora), *notes_on_overlap(rows), *notes_on_monolingual(data, config)]
     lines.extend(f"note: {note}" for note in notes)
+    training = [row for row in rows if row["corpus"] == "train" and "dropped" in row]
+    num_read = sum(row["num_read"] for row in training)
+    num_dropped = sum(sum(row["dropped"].values()) for row in training)
+    if num_dropped > _MANY_DROPPED * num_read:
+        lines.append(f"note: {num_dropped / num_read:.0%} of train was dropped; see `mt data check` for the reasons")
     return lines
+
+
+def notes_on_overlap(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    training = [row for row in rows if row["corpus"] == "train" and "dropped" in row]
+    if overlap := sum(row["dropped"].get("overlap", 0) for row in training):
+        pairs = f"{overlap:,} pairs of train contain" if overlap > 1 else "1 pair of train contains"
+        contents = "a sentence of valid, test or extra_tests"
+        return [f"{pairs} {contents} and {'are' if overlap > 1 else 'is'} dropped (corpus.filters.overlap)"]
+    return []
 
 
 def notes_on_monolingual(data: Data, config: Config) -> Iterator[str]:

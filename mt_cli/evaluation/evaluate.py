@@ -26,7 +26,7 @@ from mt_cli.evaluation.scores import (
 )
 from mt_cli.runtime.console import Progress, say
 from mt_cli.runtime.files import write_text
-from mt_cli.translation.stream import listed_lines
+from mt_cli.translation.stream import listed_lines, note_on_repetition
 from mt_cli.translation.translator import Translator
 
 _SENTENCES_AT_ONCE = 2048
@@ -107,6 +107,8 @@ def evaluate(
         search = decoding | ({"terms": terms} if terms else {})
         hypotheses = translations_of(translator, pairs, progress.advance, **search)
     seconds = time.perf_counter() - started_at
+    if note := note_on_repetition([source for source, _ in pairs], hypotheses):
+        say(f"note: {split}: {note}")
     num_tokens = sum(len(ids) + 1 for ids in translator.target_tokenizer.encode(hypotheses))
     num_equal = sum(map(str.__eq__, *map(scorer.cleaned, (hypotheses, references))))
     scores, directions = score_directions(scorer, languages, (hypotheses, references), Scorer.score_with_confidence)

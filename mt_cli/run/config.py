@@ -48,7 +48,7 @@ def prepare_new(
 def resumed_config(config: Config, previous: Config, path: Path, is_tuned: bool) -> tuple[Config, list[str]]:
     """Config of a run that resumes, completed with the values that the run chose when it began, and notes.
 
-    `is_tuned` says that the run has ended before, so that `tune_decoding` has chosen values, too.
+    `is_tuned` says that the updates have ended before, so that `tune_decoding` may have chosen values, too.
     """
     config = config.model_copy(update={"corpus": with_commits(config.corpus, previous.corpus)})
     if config.init.run is not None:

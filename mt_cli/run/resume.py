@@ -82,9 +82,10 @@ def update_finished(directory: RunDirectory, start: Start, report: Report) -> No
 def _resumption(config: Config, directory: RunDirectory) -> Start:
     """Start that resumes the run in a directory; raises InputError if that is impossible."""
     previous = directory.config()
-    config, notes = resumed_config(config, previous, directory.path, directory.report_path.exists())
-    changes = "".join(f"\n  {line}" for line in directory.check_resumable(previous, config))
     state = directory.newest_state()  # If no checkpoint is usable, loading one later raises the error.
+    has_ended = state.reason_to_stop(previous.training) is not None or directory.report_path.exists()
+    config, notes = resumed_config(config, previous, directory.path, has_ended)
+    changes = "".join(f"\n  {line}" for line in directory.check_resumable(previous, config))
     return Start(
         config,
         state,

@@ -268,6 +268,13 @@ def _longest_loop(text: str) -> int:
     return max((len(match[0]) for match in _LOOP.finditer(text[:_MOST_CHARACTERS])), default=0)
 
 
+def note_on_repetition(sources: Sequence[str], translations: Sequence[str]) -> str | None:
+    """A note on the lines whose translations repeat themselves; None if there are none."""
+    rows = enumerate(zip(sources, translations, strict=True), start=1)
+    lines = [f"{number:,}" for number, (source, translation) in rows if repeats_itself(source, translation)]
+    return f"{listed_lines(lines)}: {_NOTICES['loop']}" if lines else None
+
+
 def listed_lines(lines: Sequence[str], count: int | None = None) -> str:
     """The first lines by number, and how many more there are; `count` is the number of all, if some are left out."""
     return f"line{'s' * (len(lines) > 1)} {listed(lines, _MOST_NAMED, count)}"
