@@ -246,8 +246,8 @@ def notes_on_terms(data: Data, config: Config, glossary: Glossary) -> Iterator[s
     protection = Protection.of(config.corpus)
     counts, places = Counter[tuple[str, str]](), defaultdict[tuple[str, str], list[tuple[str, int]]](list)
     for part, (number, source, target) in corpus.rows_of_parts(mask):
-        found = glossary.find(protection.protect(untagged(source, config.corpus.tags)).text)
-        for (_, _, term), use in zip(found, term_uses(found, target), strict=True):
+        terms = glossary.find(protection.protect(untagged(source, config.corpus.tags)).text)
+        for (_, _, term), use in zip(terms, term_uses(terms, target), strict=True):
             key = term.source, term.targets[0]
             counts[key] += 1
             if use.status == "missing":

@@ -76,10 +76,10 @@ def pick_from(path: Path, config: Config, cache: Cache, number: int) -> tuple[li
 
 
 def pick(lines: Sequence[str], corpus: Iterable[str], language: str, number: int) -> tuple[list[str], dict[str, int]]:
-    """At most `number` lines, the best first, and the numbers of lines that were left out, by reason.
+    """At most `number` lines, the best first, and the numbers of dropped lines, by reason.
 
     There are fewer if the corpus and the picked lines have all that occurs twice in the others. Lines with less than
-    three words, and far longer ones than the corpus has, are left out.
+    three words, and far longer ones than the corpus has, are dropped.
     """
     weights, longest = np.zeros(1 << _TABLE_BITS, np.float32), 0
     for block in _blocks(lines, language):

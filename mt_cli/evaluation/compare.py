@@ -263,7 +263,7 @@ def load_comet(name: str) -> Callable[[Sequence[Pair], Sequence[str]], Score]:
     def score(pairs: Sequence[Pair], hypotheses: Sequence[str]) -> Score:
         both = zip(pairs, hypotheses, strict=True)
         rows = [{"src": source, "mt": hypothesis, "ref": target} for (source, target), hypothesis in both]
-        found = model.predict(rows, batch_size=16, gpus=int(torch.cuda.is_available()))
-        return Score(score=round(float(found.system_score), 4))
+        prediction = model.predict(rows, batch_size=16, gpus=int(torch.cuda.is_available()))
+        return Score(score=round(float(prediction.system_score), 4))
 
     return score

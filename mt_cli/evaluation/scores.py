@@ -279,9 +279,9 @@ class TermScores(BaseModel):
     @classmethod
     def of(cls, glossary: Glossary, pairs: Sequence[Pair], hypotheses: Sequence[str], protection: Protection) -> Self:
         """Shares of the terms in the sources of pairs, without their protected spans, by hypotheses and references."""
-        found = [glossary.find(protection.protect(source).text) for source, _ in pairs]
+        terms = [glossary.find(protection.protect(source).text) for source, _ in pairs]
         counts, in_references = (
-            Counter(use.status for row in zip(found, texts, strict=True) for use in term_uses(*row))
+            Counter(use.status for row in zip(terms, texts, strict=True) for use in term_uses(*row))
             for texts in (hypotheses, [reference for _, reference in pairs])
         )
         numbers = counts["used"], counts["inflected"], in_references["used"] + in_references["inflected"]

@@ -124,7 +124,12 @@ class Service:
             raise RequestError("the server is busy; try again later", 429, _RETRY_SECONDS)
         ticket = Ticket()
         self.num_running += 1
-        future = asyncio.get_running_loop().run_in_executor(self._executor, work, ticket)
+
+        def work_unless_cancelled() -> T:
+            ticket.check()
+            return work(ticket)
+
+        future = asyncio.get_running_loop().run_in_executor(self._executor, work_unless_cancelled)
         future.add_done_callback(self._end)
         watch = asyncio.create_task(_disconnected(request))
         try:

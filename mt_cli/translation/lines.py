@@ -178,7 +178,7 @@ class Translation:
         marked = self.marked and MarkedTexts(self.marked.texts[rank:][:1], self.marked.lost[rank:][:1], False)
         return replace(self, segments=segments, details=None, estimate=None, marked=marked)
 
-    @property
+    @cached_property
     def by_rank(self) -> list[Translation]:
         """The translation, and a copy for each of its other hypotheses."""
         return [self, *map(self.at_rank, range(1, len(self.hypotheses)))]

@@ -97,12 +97,7 @@ def unknown_words_note(words: Sequence[str]) -> str:
 
 def notices_on(line: Translation) -> Iterator[str]:
     """Notices on a translation that do not depend on its marks or the vocabulary, as text."""
-    if line.is_too_long:
-        yield _NOTICES["long"]
-    if repeats_itself(line.plain, line.text):
-        yield _NOTICES["loop"]
-    if missing_numbers(line.plain, line.text):
-        yield _NOTICES["number"]
+    return map(_NOTICES.__getitem__, _problems_of_text(line))
 
 
 class TranslatedLine(NamedTuple):
@@ -147,17 +142,22 @@ class TextWork:
         return translated_lines(self.translator.translate_fully(lines, **self.search), self.formats)
 
 
-def _problems_of(line: Translation) -> Mapping[str, str]:
-    ranked, problems = line.by_rank, {}
+def _problems_of_text(line: Translation) -> dict[str, str]:
+    problems = {}
     if line.is_too_long:
         num_segments = len(line.searched)
         problems["long"] = f" in {num_segments:,} segments" if num_segments > 1 else "" if num_segments else " copied"
-    if line.plain and not line.text:
-        problems["empty"] = ""
     if repeats_itself(line.plain, line.text):
         problems["loop"] = ""
     if numbers := missing_numbers(line.plain, line.text):
         problems["number"] = f" (`{'`, `'.join(numbers)}`)"
+    return problems
+
+
+def _problems_of(line: Translation) -> Mapping[str, str]:
+    ranked, problems = line.by_rank, _problems_of_text(line)
+    if line.plain and not line.text:
+        problems["empty"] = ""
     if any(one.lost_spans for one in ranked):
         problems["lost"] = ""
     if line.marked is not None and line.marked.is_guess:
