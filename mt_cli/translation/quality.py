@@ -33,7 +33,7 @@ _GOOD = 50.0
 _LOWEST_LOG_PROB, _UNSURE = -20.0, float(np.log(0.4))
 _PUNCTUATION, _LONGEST_WORD, _NUM_NAMED = ".,;:!?()«»“”„\"'", 30, 3
 _MOST_IN_DOUBT = 0.1
-"""Share of the lines of a text whose estimates may not hold."""
+"""Share of the characters of a text whose estimates may not hold; a cell of code counts less than a paragraph."""
 _REASONS = {
     "length": "unusually long or short",
     "fertility": "rare words in the source",
@@ -58,6 +58,8 @@ class Estimate(NamedTuple):
     """What lowers it most; empty for a line that is copied, such as a number."""
     doubt: str = ""
     """Reason why the estimate does not hold; empty if it does."""
+    num_characters: int = 0
+    """Characters of the source without spaces; 0 for a line that is copied."""
 
     @property
     def rank(self) -> float:
@@ -111,11 +113,12 @@ class QualityModel(BaseModel):
             effects[name] = coefficient * max(-MOST_DEVIATIONS, min(MOST_DEVIATIONS, deviations))
         chrf = max(0.0, min(100.0, self.intercept + sum(effects.values())))
         doubts = [doubt for name, doubt in _DOUBTS.items() if features[name] > self.limits[name]]
-        return Estimate(chrf, _reason(item, effects), next(filter(None, [self.doubt, *doubts]), ""))
+        doubt = next(filter(None, [self.doubt, *doubts]), "")
+        return Estimate(chrf, _reason(item, effects), doubt, characters_of(item.source))
 
     def holds(self, counts: Mapping[str, float]) -> bool:
         """True unless a text is unlike the validation set, by the sum of `counts_of` its estimates."""
-        return sum(self._doubts(counts).values()) <= _MOST_IN_DOUBT * counts.get("lines", 0)
+        return counts.get("characters_in_doubt", 0) <= _MOST_IN_DOUBT * counts.get("characters", 0)
 
     def _doubts(self, counts: Mapping[str, float]) -> dict[str, int]:
         return {name: round(counts.get(name, 0)) for name in (self.doubt, *_DOUBTS.values())}
@@ -133,8 +136,10 @@ class QualityModel(BaseModel):
 
 def counts_of(estimate: Estimate) -> dict[str, float]:
     """Numbers of an estimate that are added up for a text."""
+    size = estimate.num_characters
+    in_doubt = {estimate.doubt: 1, "characters_in_doubt": size} if estimate.doubt else {}
     is_good = not estimate.doubt and estimate.chrf > _GOOD
-    return {"lines": 1, "chrf": estimate.chrf, "above": is_good} | ({estimate.doubt: 1} if estimate.doubt else {})
+    return {"lines": 1, "chrf": estimate.chrf, "above": is_good, "characters": size} | in_doubt
 
 
 def lowest(ranks: Sequence[float], share: float) -> list[int]:

@@ -2,6 +2,7 @@ import json
 import math
 import random
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from run_content import some_known_lines as texts
 from run_content import write_lines
 
 from mt_cli.run import finish
-from mt_cli.translation.quality import QualityModel, lowest, read_quality
+from mt_cli.translation.quality import Estimate, QualityModel, counts_of, lowest, read_quality
 from mt_cli.translation.translator import Translator
 
 
@@ -54,6 +55,17 @@ def test_the_order_of_lines_changes_no_estimate(estimates):
     assert expected[""] is None and expected["12"] == 100
     random.Random(1).shuffle(lines)
     assert estimates(lines) == [expected[line] for line in lines]
+
+
+@pytest.mark.parametrize(("size", "holds"), [(8, True), (400, False)])
+def test_a_text_is_unlike_the_validation_set_by_characters(run_with_quality, size, holds):
+    quality = read_quality(Path(run_with_quality))
+    counts = Counter()
+    for row in range(10):
+        counts.update(
+            counts_of(Estimate(60.0, "rare", "other words", size) if row % 2 else Estimate(60.0, "", "", 400))
+        )
+    assert quality.holds(counts) is holds
 
 
 def test_sampled_translations_have_no_estimate(estimates):
