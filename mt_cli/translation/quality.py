@@ -60,11 +60,17 @@ class Estimate(NamedTuple):
     """Reason why the estimate does not hold; empty if it does."""
     num_characters: int = 0
     """Characters of the source without spaces; 0 for a line that is copied."""
+    is_unchanged: bool = False
+    """True if the translation is the source, such as code."""
 
     @property
     def rank(self) -> float:
-        """The lower, the sooner to read: lines whose estimate does not hold, then by expected chrF, never copies."""
-        return (self.chrf - 1000.0 * bool(self.doubt)) if self.reason else inf
+        """The lower, the sooner to read: by expected chrF, never copies.
+
+        Changed lines whose estimate does not hold come first.
+        """
+        is_first = bool(self.doubt) and not self.is_unchanged
+        return (self.chrf - 1000.0 * is_first) if self.reason else inf
 
     @property
     def shown(self) -> float | None:
@@ -114,7 +120,7 @@ class QualityModel(BaseModel):
         chrf = max(0.0, min(100.0, self.intercept + sum(effects.values())))
         doubts = [doubt for name, doubt in _DOUBTS.items() if features[name] > self.limits[name]]
         doubt = next(filter(None, [self.doubt, *doubts]), "")
-        return Estimate(chrf, _reason(item, effects), doubt, characters_of(item.source))
+        return Estimate(chrf, _reason(item, effects), doubt, characters_of(item.source), item.text == item.source)
 
     def holds(self, counts: Mapping[str, float]) -> bool:
         """True unless a text is unlike the validation set, by the sum of `counts_of` its estimates."""

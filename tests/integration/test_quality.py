@@ -68,6 +68,16 @@ def test_a_text_is_unlike_the_validation_set_by_characters(run_with_quality, siz
     assert quality.holds(counts) is holds
 
 
+def test_lines_without_an_estimate_are_read_first_unless_they_come_out_unchanged():
+    copied, poor, code, odd = (
+        Estimate(100.0, ""),
+        Estimate(40.0, "rare"),
+        Estimate(70.0, "rare", "other words", is_unchanged=True),
+        Estimate(70.0, "rare", "other words"),
+    )
+    assert sorted([copied, code, poor, odd], key=lambda estimate: estimate.rank) == [odd, poor, code, copied]
+
+
 def test_sampled_translations_have_no_estimate(estimates):
     assert estimates(["one two.", "12"], "--sample") == [None, 100]
 
