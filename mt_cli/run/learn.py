@@ -11,11 +11,12 @@ import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
 from mt_cli.advice.correction_check import Direction, check_corrections, describe_refused
+from mt_cli.checkpoint.averages import average_runs
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.loading import load_config
 from mt_cli.config.sections import Config
@@ -30,6 +31,7 @@ from mt_cli.data.encode import SIDES
 from mt_cli.data.prepare import evaluation_hashes, read, sample
 from mt_cli.errors import CorpusError, InputError, MtError
 from mt_cli.evaluation.evaluate import translations_of
+from mt_cli.evaluation.quality import FEWEST_PAIRS, fit_quality
 from mt_cli.evaluation.scores import METRICS, Score, best_metric_of, scorer_of
 from mt_cli.run.train import train_in
 from mt_cli.runtime.console import Progress, notices_in, say
@@ -37,6 +39,7 @@ from mt_cli.runtime.files import read_model, real_path, write_text
 from mt_cli.translation.translator import Translator
 
 _RECORD, _FOLDER, _CORRECTIONS, _LOG = "learned.json", ".learning", "corrections.jsonl", "training.log"
+_LEAST_SHARE = 0.25
 _ROWS_OF_STREAM = 100_000
 _SAMPLE = 5_000
 """Largest number of pairs of a direction that corrections are compared with."""
@@ -84,6 +87,8 @@ class Learned(BaseModel):
     """Digest of the weights of the parent, of the old text and the corrections, and of the options of both configs."""
     changes: dict[str, Change] = {}
     """By `learned`, `held out` and `valid`, which is in parts for several directions; empty until training ends."""
+    share: float = 1.0
+    """Share of the change of the weights that is kept."""
     is_accepted: bool = False
 
     @property
@@ -150,6 +155,15 @@ def _publish(trial: Path, child: Path) -> None:
         shutil.rmtree(replaced, ignore_errors=True)
 
 
+class _Result(NamedTuple):
+    """Translations of a set of pairs: how many equal their reference, and their score."""
+
+    num_sentences: int
+    num_right: int
+    metric: str
+    score: Score
+
+
 class _Learner:
     """Text, training and scores of a child in its trial directory."""
 
@@ -189,19 +203,47 @@ class _Learner:
         if not (num_learned := sum(len(of.pairs) for of in learned)):
             raise InputError(f"none of {number:,} corrections is left: {num_refused:,} refused, the others held out")
         record = Learned(parent=self._parent.name, digest=self.digest)
-        if (before := record_of(trial)) is None or before.digest != record.digest:
+        if (before := record_of(trial)) is not None and before.digest == record.digest:
+            record.share = before.share
+        else:
             shutil.rmtree(trial, ignore_errors=True)  # It was never accepted.
             self._write(learned, num_learned)
             append_corrections(trial / _CORRECTIONS, self._corrections)
             write_text(trial / _RECORD, record.model_dump_json())
         say(f"learning {num_learned:,} corrections")
-        with notices_in(trial / _LOG):
-            train_in(RunDirectory(trial), load_config(RunDirectory(trial).config_path), self._cache)
+        if record.share == 1:
+            with notices_in(trial / _LOG):
+                train_in(RunDirectory(trial), load_config(RunDirectory(trial).config_path), self._cache)
         sets = {"learned": _tagged(learned), "held out": _tagged(held_out)} | self._valid()
-        record.changes = self._changes(sets, parent, self._load(trial))
+        results = self._results(sets, parent)
+        record.changes = _changes(results, self._results(sets, self._load(trial)))
+        while record.fallen and record.share > _LEAST_SHARE:
+            say(f"{'; '.join(record.fallen)}: trying the mean of these weights and those of {self._parent.name}")
+            self._halve(record)
+            record.changes = _changes(results, self._results(sets, self._load(trial)))
         record.is_accepted = not record.fallen
+        if record.is_accepted and record.share < 1 and len(self._corpora["valid"]) >= FEWEST_PAIRS:
+            valid, directory = self._corpora["valid"], RunDirectory(trial)
+            fit_quality(directory, directory.config(), self._load(trial), valid.pairs, valid.languages)
         write_text(trial / _RECORD, record.model_dump_json(indent=2))
         return record
+
+    def _halve(self, record: Learned) -> None:
+        """Put the mean of parent and child into the place of the child.
+
+        Such means forget less than the child, and know much of what it learned (Wortsman et al. 2022, "Robust
+        fine-tuning of zero-shot models").
+        """
+        mean = self._trial.parent / ".mean" / self._trial.name
+        shutil.rmtree(mean, ignore_errors=True)
+        average_runs([self._trial, self._parent], mean)
+        shutil.copyfile(self._trial / _CORRECTIONS, mean / _CORRECTIONS)
+        shutil.copytree(self._trial / "text", mean / "text")
+        record.share /= 2
+        write_text(mean / _RECORD, record.model_copy(update={"changes": {}}).model_dump_json())
+        shutil.rmtree(self._trial)
+        mean.rename(self._trial)
+        mean.parent.rmdir()
 
     def _load(self, path: Path) -> Translator:
         training = self._config.training
@@ -275,24 +317,38 @@ class _Learner:
             write_text(path, "".join(" ".join(text.split()) + "\n" for text in texts))
         return {"files": [*map(str, paths)], "name": name, "languages": list(of.languages), "tag": of.tag, **options}
 
-    def _changes(self, sets: Mapping[str, Sequence[Pair]], *translators: Translator) -> dict[str, Change]:
-        scorer, changes = scorer_of(self._config, "valid"), dict[str, Change]()
+    def _results(self, sets: Mapping[str, Sequence[Pair]], translator: Translator) -> dict[str, _Result]:
+        """Number of right translations, metric and score of each set that has pairs."""
+        scorer, results = scorer_of(self._config, "valid"), dict[str, _Result]()
         selecting = best_metric_of(self._config, scorer)
         for name, pairs in sets.items():
             if not pairs:
-                say(f"  {name:<9} none; one source in {_HELD_OUT} is held out")
                 continue
             metric = selecting if name.startswith("valid") and selecting in METRICS else "chrf"
-            references, right, scores = [target for _, target in pairs], [], []
-            for translator in translators:
-                with Progress(f"translate {name}", len(pairs), "sentence") as progress:
-                    texts = translations_of(translator, pairs, progress.advance)
-                right.append(sum(map(str.__eq__, *map(scorer.cleaned, (texts, references)))))
-                scores.append(scorer.score_with_confidence(texts, references, [metric])[metric])
-            sizes = {"num_sentences": len(pairs), "metric": metric}
-            changes[name] = Change.model_validate(sizes | {"right": tuple(right), "scores": tuple(scores)})
-            say(f"  {name:<9} {changes[name]}")
-        return changes
+            references = [target for _, target in pairs]
+            with Progress(f"translate {name}", len(pairs), "sentence") as progress:
+                texts = translations_of(translator, pairs, progress.advance)
+            right = sum(map(str.__eq__, *map(scorer.cleaned, (texts, references))))
+            score = scorer.score_with_confidence(texts, references, [metric])[metric]
+            results[name] = _Result(len(pairs), right, metric, score)
+        return results
+
+
+def _changes(before: Mapping[str, _Result], after: Mapping[str, _Result]) -> dict[str, Change]:
+    """Changes of all sets, which are printed."""
+    changes = dict[str, Change]()
+    for name, old in before.items():
+        new = after[name]
+        changes[name] = Change(
+            num_sentences=old.num_sentences,
+            right=(old.num_right, new.num_right),
+            metric=old.metric,
+            scores=(old.score, new.score),
+        )
+        say(f"  {name:<9} {changes[name]}")
+    if "held out" not in changes:
+        say(f"  held out  none; one source in {_HELD_OUT} is held out")
+    return changes
 
 
 def _of_pairs(filters: FilterConfig, **changes: bool) -> dict[str, Any]:

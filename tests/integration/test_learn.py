@@ -5,8 +5,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
-from mt_cli.checkpoint.directory import newest_run
+from mt_cli.checkpoint.checkpoint import Checkpoint
+from mt_cli.checkpoint.directory import RunDirectory, newest_run
 from mt_cli.corpus.corrections import Correction
 from mt_cli.run import learn
 from mt_cli.run.learn import is_held_out, record_of
@@ -89,6 +91,30 @@ def test_a_worse_run_is_not_used(run, corrections, mt, tmp_path, monkeypatch):
     assert newest_run() == run.relative_to(tmp_path) and not (tmp_path / "runs/tiny-learned").exists()
 
 
+def test_a_run_that_forgets_is_replaced_by_a_mean(run, corrections, mt, tmp_path, monkeypatch):
+    command, trial = ("learn", "--run", "runs/tiny", "corrections.jsonl"), tmp_path / "runs/.learning/tiny-learned"
+    halve, trained = learn._Learner._halve, []
+
+    def halve_and_stop(*arguments):
+        trained.append(Checkpoint(RunDirectory(trial).best_path).weights())
+        halve(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(learn.Learned, "fallen", property(lambda record: ["valid"] if record.share > 0.25 else []))
+    monkeypatch.setattr(learn._Learner, "_halve", halve_and_stop)
+    for expected in (130, 130, 0):
+        status, _, err = mt(*command)
+        assert status == expected, err
+    child = RunDirectory(tmp_path / "runs/tiny-learned")
+    before, after = (Checkpoint(path).weights() for path in (RunDirectory(run).best_path, child.best_path))
+    for name, weight in after.items():
+        torch.testing.assert_close(weight, 0.75 * before[name] + 0.25 * trained[0][name])
+    assert record_of(child.path).share == 0.25 and not [*(tmp_path / "runs").glob(".learning/*")]
+    assert mt("evaluate", "--run", child.path, "--split", "valid")[0] == 0
+    status, out, err = mt(*command)
+    assert (status, out, "Nothing is new" in err) == (0, "runs/tiny-learned\n", True), err
+
+
 def test_mostly_junk_is_refused_before_training(run, corrections, mt, tmp_path):
     write(tmp_path / "corrections.jsonl", [(source, source) for source, _ in corrections])
     status, out, err = mt("learn", "--run", "runs/tiny", "corrections.jsonl")
@@ -102,7 +128,7 @@ def test_an_interrupted_command_goes_on_where_it_stopped(run, corrections, mt, t
 
     command = "learn", "--run", "runs/tiny", "corrections.jsonl"
     with monkeypatch.context() as patch:
-        patch.setattr(learn._Learner, "_changes", stop)
+        patch.setattr(learn._Learner, "_results", stop)
         assert mt(*command)[0] == 130
     trial = tmp_path / "runs/.learning/tiny-learned"
     weights = (trial / "checkpoints/best.safetensors").read_bytes()
