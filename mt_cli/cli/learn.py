@@ -25,9 +25,10 @@ def learn(
 ) -> None:
     """Learn from corrections: train a new run, RUN-learned, from another one.
 
-    The new run also sees text of the other run, so that nothing is forgotten. If it is worse on the validation set,
-    beyond the confidence interval, it is not used, and the exit status is 1. The same command with other corrections
-    learns all of them from the first run, and replaces the new run.
+    The new run also sees text of the other run, so that little is forgotten. If it is worse on the validation set,
+    beyond the confidence interval, half or a quarter of the change is kept; if that is worse, too, the new run is not
+    used, and the exit status is 1. The same command with other corrections learns all of them from the first run, and
+    replaces the new run.
 
     Examples:
         mt learn --run runs/my_run corrections.jsonl

@@ -1,7 +1,7 @@
 """Learning from corrections: a child of a run, which replaces an older child only if it is not worse on `valid`.
 
 The child is trained in the folder `.learning` of the runs, where no command looks for a run, and is renamed when it is
-accepted.
+accepted. If it has forgotten too much, its mean with the parent takes its place.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def learn(run: Path, files: Sequence[Path], text: Config | None = None) -> Path:
     `text` is a config with the old text; by default, that of the run. The corrections of an older child count, too;
     does nothing if no correction, text or option is new. Raises InputError if most corrections are junk, none are left,
     or there is no old text, and MtError, with the older child unchanged, if `valid` or the corrections that it learns
-    fall below their confidence interval.
+    fall below their confidence interval even with the least share of the change.
     """
     run = real_path(run)
     if not run.exists():  # If the process was killed after it had moved the older child.
