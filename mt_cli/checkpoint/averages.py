@@ -11,8 +11,7 @@ from pathlib import Path
 
 from mt_cli.checkpoint.checkpoint import Checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.lineage import Ancestor, describe_lineage
-from mt_cli.checkpoint.state import RunState, ValidatedStep, best_of, last_of
+from mt_cli.checkpoint.state import Ancestor, RunState, ValidatedStep, best_of, describe_lineage, last_of
 from mt_cli.checkpoint.trained import load_together, write_run
 from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.errors import InputError, RunError

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from mt_cli.checkpoint.lineage import licences_of
+from mt_cli.checkpoint.state import licences_of
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.config.tags import Tagging

@@ -13,6 +13,7 @@ from unicodedata import decimal
 
 from mt_cli.errors import MtError
 from mt_cli.runtime.console import listed, say
+from mt_cli.translation.drafts import MARKS_GUESSED, SPANS_REORDERED
 from mt_cli.translation.quality import QualityModel, counts_of
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ _NOTICES = {
     "prevents loops, not wrong words",
     "number": "the translation lacks a number of the source",
     "lost": "the translation lacks a protected span of the source; --json names the spans",
-    "guessed": "the place of a tag or another mark is a guess",
-    "reordered": "placeholders such as %s are in another order than in the source",
+    "guessed": MARKS_GUESSED,
+    "reordered": SPANS_REORDERED,
     "term": "the translation lacks a term of the glossary",
 }
 _STRICT = ("lost", "reordered", "term")

@@ -9,8 +9,7 @@ from mt_cli.checkpoint import checkpoint
 from mt_cli.checkpoint.averages import known_digests
 from mt_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.lineage import Ancestor
-from mt_cli.checkpoint.state import RunState
+from mt_cli.checkpoint.state import Ancestor, RunState
 from mt_cli.errors import DamagedFileError, RunError
 
 

@@ -16,7 +16,7 @@ from mt_cli.model.loss import Objective
 from mt_cli.training import update as update_module
 from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.optimizer import build_optimizer
-from mt_cli.training.position import Position
+from mt_cli.training.plan import Position
 from mt_cli.training.steps import count_steps, optimization_steps
 from mt_cli.training.update import Update, fits_memory, largest_batch
 
