@@ -185,11 +185,11 @@ def _find_marks(
 
 def find_spans(name: str, corpus: Corpus, config: CorpusConfig) -> Iterator[Finding]:
     """Find spans of lines that are misaligned or in other languages, except spans of rows that are left out."""
-    findings = []
+    findings, tags = list[Finding](), config.tags
     for part, pair in zip(corpus.parts, config.languages_of(name), strict=True):
         for rows in _spread_blocks(part, _BLOCKS_OF_SPANS):
             block = [
-                (number, untagged(source, config.tags), target)
+                (number, untagged(source, tags), target)
                 for number, source, target in corpus.rows(_masked(corpus, [rows]))
             ]
             statuses = corpus.statuses[rows]
