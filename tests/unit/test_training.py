@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_models import some_pairs, tiny_model, weights_of
+from tiny_models import some_pairs, tiny_model, unpacked, weights_of
 
 from mt_cli.config.training import TrainingConfig
 from mt_cli.data.batch import collate
@@ -89,9 +89,9 @@ def test_the_gradient_is_that_of_the_mean_loss_per_token(tie):
     batch = collate(pairs, range(12))
     ours = gradient_of(objective, [batch])
     objective.zero_grad()
-    src_ids = batch.source.layout.padded(batch.source.ids)
+    src_ids = unpacked(batch.source.ids, batch.source.layout)
     tgt_input_ids, tgt_output_ids = (
-        batch.target.layout.padded(ids) for ids in (batch.target.ids, batch.tgt_output_ids)
+        unpacked(ids, batch.target.layout) for ids in (batch.target.ids, batch.tgt_output_ids)
     )
     logits = objective.model(src_ids, tgt_input_ids)
     torch.nn.functional.cross_entropy(
