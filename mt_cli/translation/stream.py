@@ -91,11 +91,6 @@ _NOTICES = {
 _STRICT = ("lost", "reordered", "term")
 
 
-def unknown_words_note(words: Sequence[str]) -> str:
-    """Note on the words of a text that are not in the vocabulary."""
-    return f"not in the vocabulary: {', '.join(f'{word:.{_LONGEST_WORD}}' for word in dict.fromkeys(words))}"
-
-
 def notices_on(line: Translation) -> Iterator[str]:
     """Notices on a translation that do not depend on its marks or the vocabulary, as text."""
     return map(_NOTICES.__getitem__, _problems_of_text(line))
@@ -198,7 +193,8 @@ class LineNotices:
         self._estimates.update(line.estimates)
         self._num_with_unknown_words += bool(line.unknown_words)
         if line.unknown_words and self._num_with_unknown_words <= _MOST_NAMED:
-            say(f"note: line {self._num_lines:,}: {unknown_words_note(line.unknown_words)}")
+            words = ", ".join(f"{word:.{_LONGEST_WORD}}" for word in dict.fromkeys(line.unknown_words))
+            say(f"note: line {self._num_lines:,}: not in the vocabulary: {words}")
 
     def __exit__(self, *error: object) -> None:
         if self._num_with_unknown_words > _MOST_NAMED:
