@@ -15,7 +15,8 @@ from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import Data, prepare
 from mt_cli.evaluation.results import Report
 from mt_cli.evaluation.scores import scorer_of
-from mt_cli.run.finish import average_at_end, finish
+from mt_cli.run.averages import average_at_end
+from mt_cli.run.finish import finish
 from mt_cli.run.loop import optimize
 from mt_cli.run.report import Ending, format_summary
 from mt_cli.run.resume import Start, decide, restore, update_finished
