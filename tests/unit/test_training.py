@@ -13,12 +13,13 @@ from mt_cli.errors import DeviceMemoryError
 from mt_cli.evaluation.token_loss import score_tokens
 from mt_cli.model import loss as loss_module
 from mt_cli.model.loss import Objective
+from mt_cli.run.config import fits_memory, largest_batch
 from mt_cli.training import update as update_module
 from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.plan import Position
 from mt_cli.training.steps import count_steps, optimization_steps
-from mt_cli.training.update import Update, fits_memory, largest_batch
+from mt_cli.training.update import Update
 
 
 def mixed_pairs(config):
