@@ -216,7 +216,7 @@ class Residual(nn.Module):
     def forward(self, x_ND: Tensor, sub_layer: Callable[[Tensor], Tensor]) -> Tensor:
         """NxD to NxD."""
         y_ND = sub_layer(self.norm(x_ND) if self.norm_first else x_ND)
-        sum_ND = add_dropped(x_ND, y_ND, self.dropout) if self.training else x_ND + y_ND
+        sum_ND = add_dropped(x_ND, y_ND, self.dropout if self.training else 0.0)
         return sum_ND if self.norm_first else self.norm(sum_ND)
 
 
