@@ -70,7 +70,6 @@ def evaluate(
     from mt_cli.evaluation import compare
     from mt_cli.evaluation.evaluate import format_scores
     from mt_cli.evaluation.results import notes_on_comparison, read_report
-    from mt_cli.evaluation.scores import Scorer, scorer_of
 
     search["tag"] = translator.target_tag(to) if to or source else None
     languages = translator.tagging.direction(search["tag"], translator.languages)
@@ -85,11 +84,7 @@ def evaluate(
         test_set = compare.read_split(RunDirectory(paths[0]), config, split, Cache(RUNS / ".cache"))
     test_set = test_set.into(to) if to else test_set
     direction = translator.languages[0], to or translator.languages[1]
-    if config is None:
-        scorer = Scorer.of(direction[1], bleu_tokenizer or "auto")
-    else:
-        scorer = scorer_of(config, test_set.name, bleu_tokenizer)
-        scorer = scorer.for_language(to) if to else scorer
+    scorer = compare.scorer_for(config, test_set.name, direction[1], bool(to), bleu_tokenizer)
     scorer = replace(scorer, num_resamples=num_resamples or scorer.num_resamples)
     system = compare.System(paths, translator, config, checkpoint, search, direction)
     comet_scorer = compare.load_comet(comet) if comet else None

@@ -234,6 +234,14 @@ def _translate(
     return translations
 
 
+def scorer_for(config: Config | None, name: str, language: str, is_chosen: bool, bleu_tokenizer: str | None) -> Scorer:
+    """Scorer for a corpus of a config; for `language` instead if `is_chosen`, or without a config."""
+    if config is None:
+        return Scorer.of(language, bleu_tokenizer or "auto")
+    scorer = scorer_of(config, name, bleu_tokenizer)
+    return scorer.for_language(language) if is_chosen else scorer
+
+
 def load_comet(name: str) -> Callable[[Sequence[Pair], Sequence[str]], Score]:
     """Score of a COMET model (Rei et al. 2020), by its name on the Hugging Face hub or its checkpoint file.
 
