@@ -211,12 +211,12 @@ def _words(text: str) -> list[str]:
 
 def notes_on_spans(data: Data, config: Config) -> Iterator[str]:
     """Note pairs of each corpus whose protected spans are not the same on both sides, with places."""
-    protection, tags = Protection.of(config.corpus), config.corpus.tags
+    protection = Protection.of(config.corpus)
     for name, corpus in data.corpora.items() if protection else ():
         mask = sample(corpus, _PAIRS_EXAMINED, config.training.seed)
         num_pairs, places = 0, list[tuple[str, int]]()
         for part, (number, source, target) in corpus.rows_of_parts(mask):
-            spans = [contents_of_spans(protection, text) for text in (untagged(source, tags), target)]
+            spans = [contents_of_spans(protection, text) for text in (untagged(source, config.corpus.tags), target)]
             num_pairs += any(spans)
             if spans[0] != spans[1]:
                 places.append((part.name, number))
@@ -242,10 +242,10 @@ def notes_on_terms(data: Data, config: Config, glossary: Glossary) -> Iterator[s
     mask = sample(corpus, _PAIRS_EXAMINED, config.training.seed)
     for part in corpus.parts:
         mask[part.span] &= part.languages == config.corpus.languages
-    protection, tags = Protection.of(config.corpus), config.corpus.tags
+    protection = Protection.of(config.corpus)
     counts, places = Counter[tuple[str, str]](), defaultdict[tuple[str, str], list[tuple[str, int]]](list)
     for part, (number, source, target) in corpus.rows_of_parts(mask):
-        terms = glossary.find(protection.protect(untagged(source, tags)).text)
+        terms = glossary.find(protection.protect(untagged(source, config.corpus.tags)).text)
         for (_, _, term), use in zip(terms, term_uses(terms, target), strict=True):
             key = term.source, term.targets[0]
             counts[key] += 1
