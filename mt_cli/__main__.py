@@ -19,7 +19,7 @@ _OBJECTS_BEFORE_GARBAGE = 20_000
 
 
 def others_compute(load: Path = Path("/proc/loadavg"), looks: int = 5) -> bool:
-    """Whether the kernel sees another task running each time that it is asked, at most 40 ms long; Linux only."""
+    """True if the kernel reports another running task at each look, for at most 40 ms; Linux only."""
     for look in range(looks):
         try:
             running = int(load.read_text().split()[3].split("/")[0])

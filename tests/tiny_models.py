@@ -30,6 +30,11 @@ def padded(sources):
     return pad(sources, end=EOS_ID)
 
 
+def unpacked(ids, layout):
+    """Matrix of packed ids with a row for each sequence, padded on the right."""
+    return ids[layout.rows][: layout.num_sequences]
+
+
 def some_pairs(number=40, vocab_size=12, longest=8):
     both = some_sources(2 * number, vocab_size, longest)
     return EncodedPairs.from_ids(both[:number], both[number:])

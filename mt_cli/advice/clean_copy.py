@@ -130,7 +130,8 @@ def _write(copy: CleanCopy, data: Data, config: Config, problems: Sequence[Findi
     has_spans = (copy.corpus, part.name) in places
     if not has_spans:
         is_wanted &= np.isin(statuses, (KEPT, HELD_OUT))
-    rows = ((number, untagged(source, config.corpus.tags), target) for number, source, target in corpus.rows(is_wanted))
+    tags = config.corpus.tags
+    rows = ((number, untagged(source, tags), target) for number, source, target in corpus.rows(is_wanted))
     pairs: Iterable[Pair]
     if has_spans:
         pairs, counts = repaired(list(rows), config.corpus.languages_of(copy.corpus)[copy.index], can_move)

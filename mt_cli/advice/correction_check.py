@@ -11,7 +11,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mt_cli.advice.marks import PROCESSED
-from mt_cli.advice.problems import shorten
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.cleaning import KEPT, STATUS_NAMES, Mask, clean
 from mt_cli.corpus.corrections import Correction
@@ -19,6 +18,7 @@ from mt_cli.corpus.languages import primary
 from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.corpus.text_hashes import Hashes
 from mt_cli.corpus.varieties import variety_of
+from mt_cli.runtime.console import truncate
 from mt_cli.translation.translator import Translator
 
 _NUM_EXAMPLES = 3
@@ -93,7 +93,7 @@ def describe_refused(refused: Refused) -> list[str]:
     """A line for each reason, with the number of corrections and the first ones."""
     return [
         f"  {reason:<17}{len(items):>6,}  "
-        + " | ".join(f"{shorten(item.source, 40)} → {shorten(item.target, 40)}" for item in items[:_NUM_EXAMPLES])
+        + " | ".join(f"{truncate(item.source, 40)} → {truncate(item.target, 40)}" for item in items[:_NUM_EXAMPLES])
         for reason, items in refused.items()
     ]
 

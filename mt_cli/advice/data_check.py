@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt_cli.advice import notes
-from mt_cli.advice.problems import Finding, shorten
+from mt_cli.advice.problems import Finding
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import HELD_OUT, STATUS_CODES, STATUS_NAMES
 from mt_cli.corpus.glossary import Glossary
@@ -19,6 +19,7 @@ from mt_cli.data.encode import SIDES, SideStatistics
 from mt_cli.data.prepare import Data, notes_on_tags, notes_on_words
 from mt_cli.data.statistics import notes_on_monolingual, notes_on_overlap, notes_on_reading, report_on_data
 from mt_cli.errors import InputError
+from mt_cli.runtime.console import truncate
 
 _FILTERS = STATUS_NAMES[HELD_OUT + 1 :]
 
@@ -90,7 +91,7 @@ def _format_counts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         counts |= ({"held out for valid": row["num_held_out"]} if row["num_held_out"] else {}) | row["dropped"]
         for status, count in counts.items():
             share = f"{count / max(1, row['num_read']):8.1%}" if status != "read" else ""
-            yield f"{labels[0]:<20}{shorten(labels[1], 24):<26}{status:<24}{count:>12,} {share}".rstrip()
+            yield f"{labels[0]:<20}{truncate(labels[1], 24):<26}{status:<24}{count:>12,} {share}".rstrip()
             labels = ["", ""]
         if "not_held_out" in row:
             yield f"{'':<46}none held out for valid: {row['not_held_out']}"
@@ -135,8 +136,8 @@ def shown_pairs(data: Data, config: Config, name: str, number: int, dropped: str
         status = f", dropped: {STATUS_NAMES[code]}" if dropped else ""
         lines.append(f"{part.name}, {places[part.name, line]}{status}")
         for label, text, tokenizer in zip(SIDES, sides, data.tokenizers, strict=True):
-            lines.append(f"  {label}  {shorten(text, 2_000)}")
-            lines.append(f"  tokens  {shorten(' '.join(tokenizer.pieces(text)), 4_000)}")
+            lines.append(f"  {label}  {truncate(text, 2_000)}")
+            lines.append(f"  tokens  {truncate(' '.join(tokenizer.pieces(text)), 4_000)}")
     return lines
 
 

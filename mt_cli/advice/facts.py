@@ -9,6 +9,8 @@ from itertools import pairwise
 from random import Random
 from statistics import fmean
 
+import regex
+
 from mt_cli.advice.spellings import letters_to_replace, spellings_to_normalize
 from mt_cli.config.presets import DATA
 from mt_cli.config.sections import Config
@@ -18,7 +20,6 @@ from mt_cli.corpus.languages import SOUTHEAST_ASIAN, SPACELESS, scripts_in
 from mt_cli.corpus.rows import by_language
 from mt_cli.data.prepare import sample
 from mt_cli.errors import CorpusError
-from mt_cli.evaluation.scores import is_short
 from mt_cli.exchange.destinations import Obstacle
 from mt_cli.runtime.devices import pick_device
 
@@ -30,6 +31,7 @@ _WORDS_COMPARED = 5_000
 _WORD = re.compile(rf"[{SOUTHEAST_ASIAN}]{{1,5}}|[{SPACELESS}]{{1,2}}|[^\s{SPACELESS}]+")
 """A word between spaces; in scripts without spaces, two characters, or five in Southeast Asian scripts, where vowels
 may be characters too."""
+_TOKEN, _LONGEST_NGRAM = regex.compile(r"\w+|[^\w\s]"), 4
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus]) -> Facts:
         ),
         algorithm=config.tokenizer.algorithm if "algorithm" in config.tokenizer.model_fields_set else "bpe",
         is_in_capitals=2 * sum(map(is_in_capitals, sides[0])) >= len(sides[0]),
-        is_short=any(map(is_short, texts.values())),
+        is_short=any(map(_is_short, texts.values())),
         num_directions=sum(weights) / sum(weights[number] for number in once),
     )
 
@@ -134,3 +136,8 @@ def _diversity(texts: Sequence[str]) -> float:
 
 def _mean_length(texts: Sequence[str]) -> float:
     return max(1.0, fmean(map(len, texts)))
+
+
+def _is_short(texts: Sequence[str]) -> bool:
+    """True if most texts have fewer than four words and punctuation marks."""
+    return 2 * sum(len(_TOKEN.findall(text)) < _LONGEST_NGRAM for text in texts) > len(texts)

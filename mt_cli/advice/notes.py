@@ -10,7 +10,6 @@ import numpy as np
 import regex
 
 from mt_cli.advice.marks import MIN_SENTENCES
-from mt_cli.advice.problems import shorten
 from mt_cli.advice.recognition import other_language_of_texts
 from mt_cli.advice.spellings import kept_apostrophes, mixed_spellings, other_letters
 from mt_cli.config.sections import Config
@@ -23,7 +22,7 @@ from mt_cli.corpus.source_rows import places_in
 from mt_cli.corpus.text_hashes import pair_hashes, seed_of
 from mt_cli.data.encode import SIDES
 from mt_cli.data.prepare import Data, sample, training_pair_hashes
-from mt_cli.runtime.console import listed
+from mt_cli.runtime.console import listed, truncate
 
 _PAIRS_EXAMINED = 200_000
 _MANY_UNKNOWN = 0.1
@@ -74,7 +73,7 @@ def notes_on_markers(data: Data) -> Iterator[str]:
     pairs = [(source, target) for _, source, target in data.corpora["train"].rows(mask)] if mask.any() else []
     counts = Counter(min(pair, key=len) for pair in pairs)
     if counts:
-        named = ", ".join(f"`{shorten(text, 40)}` in {number:,}" for text, number in counts.most_common(_NUM_MARKERS))
+        named = ", ".join(f"`{truncate(text, 40)}` in {number:,}" for text, number in counts.most_common(_NUM_MARKERS))
         yield (
             f"{len(pairs):,} pairs of train have a marker in place of a text, which stands for many different texts: "
             f"{named}; corpus.filters.markers drops them"

@@ -32,6 +32,7 @@ from mt_cli.corpus.rows import Languages, Row, untagged
 from mt_cli.corpus.source_rows import places_in
 from mt_cli.data.encode import SIDES
 from mt_cli.errors import CorpusError
+from mt_cli.runtime.console import truncate
 
 _EXCLUDED = [STATUS_CODES[name] for name in ("blank_pair", "blank_source", "blank_target", "markers")]
 """Statuses that do not count: a span with only such rows is not a problem."""
@@ -123,11 +124,6 @@ def refuse_processed(problems: Sequence[Finding], way_out: str = "set corpus.acc
         )
 
 
-def shorten(text: str, width: int = 150) -> str:
-    """Text of at most `width` characters, with an ellipsis for the rest."""
-    return text if len(text) <= width else f"{text[: width - 1]}…"
-
-
 def _spread_blocks(part: SourceRows, most: int) -> Iterator[slice]:
     """Rows of at most `most` blocks of a source, evenly spread over it."""
     num_blocks = -(-part.num_rows // ROWS_PER_BLOCK)
@@ -176,7 +172,7 @@ def _find_marks(
     level = detector.level(len(marked), num_relevant, len(texts))
     if level is None:
         return None
-    example = shorten(texts[int(mask.argmax())].as_py(), 80)
+    example = truncate(texts[int(mask.argmax())].as_py(), 80)
     rows = [(part, number) for number in marked[:_NUM_PLACES]]
     places = places_in(config, corpus, rows)
     text = (
@@ -189,11 +185,11 @@ def _find_marks(
 
 def find_spans(name: str, corpus: Corpus, config: CorpusConfig) -> Iterator[Finding]:
     """Find spans of lines that are misaligned or in other languages, except spans of rows that are left out."""
-    findings = []
+    findings, tags = list[Finding](), config.tags
     for part, pair in zip(corpus.parts, config.languages_of(name), strict=True):
         for rows in _spread_blocks(part, _BLOCKS_OF_SPANS):
             block = [
-                (number, untagged(source, config.tags), target)
+                (number, untagged(source, tags), target)
                 for number, source, target in corpus.rows(_masked(corpus, [rows]))
             ]
             statuses = corpus.statuses[rows]

@@ -24,7 +24,7 @@ from mt_cli.corpus.cache import digest_of_file
 from mt_cli.errors import DamagedFileError, RunError, reason
 from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.console import say
-from mt_cli.runtime.files import check_regular, first_free, reading, refusal, remove, write_text, writing
+from mt_cli.runtime.files import first_free, refusal, remove, write_text, writing
 from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_tokenizers, save_tokenizers
 
@@ -73,8 +73,6 @@ class RunDirectory:
                 f"{self.path}: not a run directory, there is no config.yaml in it; `mt import` makes a run of an "
                 "exported or published model, and a model of CTranslate2 needs --engine ctranslate2"
             )
-        with reading(self.config_path, RunError):
-            check_regular(self.config_path)
         return load_config(self.config_path)
 
     def tokenizers(self, config: Config) -> TokenizerPair:

@@ -1,4 +1,4 @@
-"""State of a run: its position, its best step, and the rules by which it validates and stops.
+"""State of a run: its position, best step and lineage, and the rules by which it validates and stops.
 
 A saved state is untrusted; only `RunState.from_state` reads one.
 """
@@ -6,17 +6,15 @@ A saved state is untrusted; only `RunState.from_state` reads one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, TypeAdapter
 
-from mt_cli.checkpoint.lineage import Ancestor
 from mt_cli.config.training import TrainingConfig
 from mt_cli.corpus.sentences import SentencesSeen
-from mt_cli.training.plan import Plan
-from mt_cli.training.position import Position
+from mt_cli.training.plan import Plan, Position
 
 Count = Annotated[int, Field(ge=0, lt=10**15)]
 
@@ -71,6 +69,20 @@ class Round:
     """Step at which training on the round began."""
     num_lines: dict[str, Count] = field(default_factory=dict)
     """Lines translated in all rounds, by side of the text."""
+
+
+@dataclass
+class Ancestor:
+    """Run whose weights another run, or an average of runs, began with."""
+
+    run: str
+    languages: tuple[str, str]
+    step: int
+    weights: str
+    """SHA-256 of the checkpoint."""
+    parents: list[Ancestor] = field(default_factory=list)
+    license: str | None = None
+    """Licence of an imported model, by its model card."""
 
 
 @dataclass
@@ -199,3 +211,21 @@ class RunState:
 
 
 _READER = TypeAdapter(RunState)
+
+
+def describe_lineage(parents: Sequence[Ancestor], depth: int = 0) -> Iterator[str]:
+    """Describe each ancestor of a run in a line, the nearest first, indented by generation."""
+    for parent in parents:
+        source, target = parent.languages
+        indent = "  " * depth
+        licence = f", licence {parent.license}" if parent.license else ""
+        yield f"{indent}from {parent.run}, {source} to {target}, step {parent.step:,} ({parent.weights[:12]}){licence}"
+        yield from describe_lineage(parent.parents, depth + 1)
+
+
+def licences_of(parents: Sequence[Ancestor]) -> dict[str, str]:
+    """Licences of imported models among the ancestors of a run, by their names."""
+    licences = {parent.run: parent.license for parent in parents if parent.license}
+    for parent in parents:
+        licences |= licences_of(parent.parents)
+    return licences

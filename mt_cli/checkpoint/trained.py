@@ -8,8 +8,7 @@ from pathlib import Path
 
 from mt_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.lineage import Ancestor
-from mt_cli.checkpoint.state import RunState
+from mt_cli.checkpoint.state import Ancestor, RunState
 from mt_cli.config.sections import Config, InitConfig
 from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.errors import DamagedFileError, InputError
@@ -70,7 +69,7 @@ class TrainedRun:
             directory.load_frozen_weights(model)
             add_adapters(model, config.init)
         saved.load_weights_into(model)
-        if is_merged:
+        if is_merged and config.init.adapter_rank is not None:
             merge_adapters(model)
         if checkpoint is None and checkpoint_path != directory.best_path and saved.state.best_value is not None:
             say(

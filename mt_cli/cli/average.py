@@ -37,13 +37,13 @@ def average(
     """
     paths = run_paths(runs)
     if len(paths) == 1 and output is None:
-        from mt_cli.run.finish import average_run
+        from mt_cli.run.averages import average_run
 
         return show(*average_run(paths[0], last, best))
     if output is None or last is not None or best is not None:
         raise InputError("for a mean of runs, give --output DIR, without --last and --best")
     check_new_run(output)
-    from mt_cli.checkpoint.averages import average_runs
+    from mt_cli.run.averages import average_runs
 
     say("\n".join(average_runs(paths, output)))
     return show(str(output))

@@ -80,7 +80,8 @@ def evaluate(
     if source is not None and reference is not None:
         test_set = compare.read_files(source, reference, as_lines).tagged(translator.tagging, search["tag"])
     else:
-        test_set = compare.read_split(RunDirectory(paths[0]), split, Cache(RUNS / ".cache"))
+        assert config is not None  # `_check_test_set` refuses other engines.
+        test_set = compare.read_split(RunDirectory(paths[0]), config, split, Cache(RUNS / ".cache"))
     test_set = test_set.into(to) if to else test_set
     direction = translator.languages[0], to or translator.languages[1]
     scorer = compare.scorer_for(config, test_set.name, direction[1], bool(to), bleu_tokenizer)

@@ -57,7 +57,7 @@ def export(
         if kind not in formats and (given := [name for name, value in values.items() if value is not None]):
             raise InputError(f"{given[0]} is for --format {' and '.join(formats)}")
     from mt_cli.checkpoint.directory import RunDirectory
-    from mt_cli.checkpoint.lineage import licences_of
+    from mt_cli.checkpoint.state import licences_of
     from mt_cli.checkpoint.trained import TrainedRun
     from mt_cli.exchange.bundle import export_bundle
     from mt_cli.exchange.comparison import sample_sentences

@@ -46,7 +46,7 @@ def import_model(
     """
     check_languages(source_language, target_language)
     check_new_run(output)
-    from mt_cli.checkpoint.lineage import licences_of
+    from mt_cli.checkpoint.state import licences_of
     from mt_cli.exchange import importing
     from mt_cli.exchange.m2m100 import Selection
 

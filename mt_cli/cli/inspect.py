@@ -43,7 +43,7 @@ def inspect(
     translator = load_translator(path, device, "fp32", checkpoint=checkpoint)
     from mt_cli.checkpoint.checkpoint import Checkpoint
     from mt_cli.checkpoint.directory import RunDirectory
-    from mt_cli.checkpoint.lineage import describe_lineage
+    from mt_cli.checkpoint.state import describe_lineage
     from mt_cli.inspection import trace as inspection
     from mt_cli.inspection.figures import font_note
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from mt_cli.corpus.glossary import Glossary
     from mt_cli.translation.translator import Translator
 
-ENGINES = ("mt", "ctranslate2")
 _MAX_REPORT_BYTES = 2**24
 RUNS = Path("runs")
 MODEL, CONFIG, SEARCH, HARDWARE, OUTPUT = "Model", "Config", "Search", "Hardware", "Output"
@@ -209,7 +208,6 @@ def load_translator(
     from mt_cli.runtime.devices import keep_memory
     from mt_cli.translation.translator import Translator
 
-    check_choice("--engine", engine, *ENGINES)
     translator = Translator.load(path, device, precision, checkpoint, num_threads, group, engine)
     if engine == "mt":
         keep_memory()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mt_cli.errors import InputError
 from mt_cli.runtime.console import say
-from mt_cli.runtime.group import Group
 
 if TYPE_CHECKING:
     from mt_cli.translation.translator import Translator
@@ -18,64 +17,57 @@ if TYPE_CHECKING:
 _LINES_SAMPLED = 1000
 
 
-@dataclass(frozen=True)
-class Review:
-    """The share of the translations to read, 0 to 1, and the table that lists lines of text; None without one."""
+class Review(NamedTuple):
+    """Fraction of the translations to read, 0 to 1, and the table that lists lines of text."""
 
-    share: float | None
-    table: Path | None
-    is_sampled: bool = False
-    """True if translations are sampled; no estimate holds for them, because it expects, for example, 28 of chrF 42."""
+    share: float
+    table: Path
 
     @classmethod
-    def of(cls, option: str | None, output: Path | None, is_interactive: bool, is_sampled: bool) -> Review:
+    def of(cls, option: str, output: Path | None, is_interactive: bool) -> Review:
         """The option, such as `20%`; raises InputError if it is no share, or there is no file for translations."""
-        if option is None:
-            return cls(None, None, is_sampled)
         percent = option.removesuffix("%").strip()
         if not (option.endswith("%") and percent.isdecimal() and 1 <= int(percent) <= 100):
             raise InputError(f"--review {option}: give the share of the translations to read, 1% to 100%")
         if output is None or is_interactive:
             raise InputError("--review: give a file for the translations, --output FILE; FILE.review.tsv lists lines")
-        return cls(int(percent) / 100, Path(f"{output}.review.tsv"), is_sampled)
+        return cls(int(percent) / 100, Path(f"{output}.review.tsv"))
 
-    def prepared(
-        self,
-        translator: Translator,
-        paths: list[Path],
-        engine: str,
-        checkpoint: str | None,
-        is_json: bool = False,
-        texts: Iterable[str] = (),
-        language: str = "",
-    ) -> Translator:
-        """Translator with the estimate of quality of its run, if results have it, or may have as JSON.
-
-        The estimate does not hold if the first `texts` are not in `language`. Raises InputError if there is no
-        estimate, unless it is for JSON.
-        """
-        if self.share is None and not is_json:
-            return translator
-        from mt_cli.translation.quality import read_quality
-
-        quality = read_quality(paths[0], engine, checkpoint) if len(paths) == 1 else None
-        if quality is None and self.share is not None:
-            how = f"first: mt tune-quality --run {paths[0]}"
-            if len(paths) > 1 or engine != "mt" or checkpoint is not None:
-                how = "it needs the best checkpoint of one run, or an export made after mt tune-quality"
-            raise InputError(f"--review: no estimate of quality for these weights of {paths[0]}; {how}")
-        translator = replace(translator, quality=quality)
-        if self.is_sampled:
-            return translator.with_doubt("its translations are sampled")
-        lines = [*islice(texts, _LINES_SAMPLED)] if quality else []
-        return translator.with_doubt(other_language(language, lines)) if lines else translator
-
-    def finish(self, group: Group) -> None:
+    def finish(self) -> None:
         """Keep the lines to read in the table, which has all lines."""
-        if self.share is not None and self.table is not None and group.rank == 0:
-            from mt_cli.translation.quality import write_review
+        from mt_cli.translation.quality import write_review
 
-            say("{}: {:,} of {:,} translations to read".format(self.table, *write_review(self.table, self.share)))
+        say("{}: {:,} of {:,} translations to read".format(self.table, *write_review(self.table, self.share)))
+
+
+def with_quality(
+    translator: Translator,
+    paths: list[Path],
+    engine: str,
+    checkpoint: str | None,
+    is_needed: bool,
+    is_sampled: bool,
+    texts: Iterable[str] = (),
+    language: str = "",
+) -> Translator:
+    """Translator with the estimate of quality of its run; raises InputError if it `is_needed` and there is none.
+
+    The estimate does not hold if the first `texts` are not in `language`, nor for sampled translations, because it
+    expects, for example, 28 of chrF 42.
+    """
+    from mt_cli.translation.quality import read_quality
+
+    quality = read_quality(paths[0], engine, checkpoint) if len(paths) == 1 else None
+    if quality is None and is_needed:
+        how = f"first: mt tune-quality --run {paths[0]}"
+        if len(paths) > 1 or engine != "mt" or checkpoint is not None:
+            how = "it needs the best checkpoint of one run, or an export made after mt tune-quality"
+        raise InputError(f"--review: no estimate of quality for these weights of {paths[0]}; {how}")
+    translator = replace(translator, quality=quality)
+    if is_sampled:
+        return translator.with_doubt("its translations are sampled")
+    lines = [*islice(texts, _LINES_SAMPLED)] if quality else []
+    return translator.with_doubt(other_language(language, lines)) if lines else translator
 
 
 def other_language(language: str, texts: Sequence[str]) -> str:

@@ -65,7 +65,6 @@ def serve(
 
     More: docs/serving.md
     """
-    options.check_choice("--engine", engine, *options.ENGINES)
     try:
         from mt_cli.serving.server import serve as serve_models
     except ImportError as error:

@@ -62,11 +62,10 @@ class Output:
     """Context manager that writes lines to a file or, if the path is None, to standard output.
 
     The file is opened, and its old content lost but for the first `num_kept` bytes, when the first line is written or
-    the context ends without an error. Raises InputError if the path cannot be a file.
+    the context ends without an error. `check_output` says beforehand whether the path can be a file.
     """
 
     def __init__(self, path: Path | None) -> None:
-        check_output(path)
         self.path, self.num_kept, self._file = path, 0, sys.stdout if path is None else None
 
     def __enter__(self) -> Output:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -11,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from mt_cli.cli import options
 from mt_cli.cli.options import File, argument, file_option, flag, option
-from mt_cli.cli.review import Review, other_language
+from mt_cli.cli.review import Review, other_language, with_quality
 from mt_cli.cli.streams import Output, check_distinct, check_output
 from mt_cli.corpus.lines import count_lines
 from mt_cli.corpus.plain_text import check_plain_text, input_lines
 from mt_cli.errors import InputError
 from mt_cli.runtime.console import say
+from mt_cli.runtime.group import ALONE, Group
 
 if TYPE_CHECKING:
     from mt_cli.cli.translated_lines import Outputs
-    from mt_cli.documents.translate import Job
     from mt_cli.translation.translator import Translator
 
 _TEXT, _EXTRA = "Input and output", "Extra results"
@@ -89,7 +90,19 @@ def translate(
     """
     choices = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
     search = options.search_options(overrides, **choices, sample=sample or None) | {"split_sentences": split_sentences}
-    to_read = Review.of(review, output_file, interactive, search.get("sample", False))
+    to_read = None if review is None else Review.of(review, output_file, interactive)
+
+    def load(group: Group = ALONE, texts: Iterable[str] = ()) -> tuple[Translator, dict[str, Any], str]:
+        """Translator, and its options for the direction; see `_direction`."""
+        paths = group.from_main(lambda: options.run_paths(run))
+        translator = options.load_translator(paths, device, precision, engine, checkpoint, threads, group)
+        options.note_little_learned(paths)
+        direction, language = _direction(translator, to, terms)
+        if review is not None or as_json:
+            needed, is_sampled = review is not None, search.get("sample", False)
+            translator = with_quality(translator, paths, engine, checkpoint, needed, is_sampled, texts, language)
+        return translator, direction, language
+
     if input_file is not None and not as_lines and _is_of_documents(input_file):
         if sentences or interactive or n_best > 1 or as_json or alignment or prefix or devices > 1:
             raise InputError(
@@ -97,19 +110,12 @@ def translate(
             )
         output = _output_of_documents(input_file, output_file)
         _check_terms(terms, output)
-        paths = options.run_paths(run)
-        translator = options.load_translator(paths, device, precision, engine, checkpoint, threads)
-        options.note_little_learned(paths)
-        translator = to_read.prepared(translator, paths, engine, checkpoint, is_json=False)
-        direction, language = _direction(translator, to, terms)
-        search |= direction | {"with_details": review is not None}
-        from mt_cli.documents.translate import translate_documents
-
-        job_of_documents = _job_of_documents(translator, search, (column, keys), translate_all, to_read.share, language)
-        return translate_documents(input_file, output, job_of_documents, strict)
+        share = to_read and to_read.share
+        return _translate_documents(load, search, (input_file, output), (column, keys), translate_all, share, strict)
 
     _check_sources(sentences, input_file, interactive, as_lines)
-    _check_outputs(None if sentences else input_file or 0, output_file, alignment, to_read.table)
+    table = to_read and to_read.table
+    _check_outputs(None if sentences else input_file or 0, output_file, alignment, table)
     _check_terms(terms, output_file, alignment)
     check = partial(_check_shared, sentences, input_file)
     with options.together(devices, check) as group:
@@ -117,14 +123,10 @@ def translate(
             check()
         from mt_cli.cli.translated_lines import LineJob, can_resume
 
-        outputs = _outputs(output_file, alignment, to_read.table, num_best=None if as_json else n_best)
-        paths = group.from_main(lambda: options.run_paths(run))
-        translator = options.load_translator(paths, device, precision, engine, checkpoint, threads, group)
-        options.note_little_learned(paths)
+        outputs = _outputs(output_file, alignment, table, num_best=None if as_json else n_best)
         lines = input_lines(input_file, as_lines) if input_file is not None and input_file.is_file() else ()
-        direction, language = _direction(translator, to, terms)
+        translator, direction, _ = load(group, lines)
         search |= {"prefix": prefix, "num_best": n_best, "with_details": as_json or len(outputs) > 1} | direction
-        translator = to_read.prepared(translator, paths, engine, checkpoint, as_json, lines, language)
         has_bar = bool(output_file) or not sys.stdout.isatty()
         is_typed = input_file is None and not sentences and sys.stdin.isatty()
         if is_typed:
@@ -135,7 +137,8 @@ def translate(
             key = repr((translator.digest, search, translator.decoding, as_json, translator.quality))
             job.resume(lambda: input_lines(input_file, as_lines), key, count_lines(input_file))
         job.run(sentences or input_lines(input_file, as_lines))
-        to_read.finish(group)
+        if to_read is not None and group.rank == 0:
+            to_read.finish()
 
 
 def _direction(translator: Translator, to: str | None, terms: list[Path] | None) -> tuple[dict[str, Any], str]:
@@ -165,23 +168,28 @@ def _output_of_documents(path: Path, output: Path | None) -> Path:
     return output
 
 
-def _job_of_documents(
-    translator: Translator,
+def _translate_documents(
+    load: Callable[[], tuple[Translator, dict[str, Any], str]],
     search: dict[str, Any],
+    paths: tuple[Path, Path],
     columns: tuple[str | None, str | None],
     translates_all: bool,
     share: float | None,
-    language: str,
-) -> Job:
+    is_strict: bool,
+) -> None:
+    """Translate a document or a folder; `share` is the fraction of its texts to mark for a review, if any."""
     from mt_cli.documents.document import Options
-    from mt_cli.documents.translate import Job
+    from mt_cli.documents.translate import Job, translate_documents
 
-    column, keys = columns
+    (translator, direction, language), (column, keys) = load(), columns
+    search = search | direction | {"with_details": share is not None}
     options = Options(translator.languages, column, tuple(keys.split(",")) if keys else ())
     settings = options, translates_all, translator.decoding, share, translator.quality
     key = repr((translator.digest, sorted(search.items(), key=str), *settings))
     job = Job(translator, search, options, translates_all, key)
-    return job if share is None else replace(job, review=share, doubt_of=partial(other_language, language))
+    if share is not None:
+        job = replace(job, review=share, doubt_of=partial(other_language, language))
+    translate_documents(*paths, job, is_strict)
 
 
 def _check_sources(sentences: list[str] | None, path: Path | None, interactive: bool, as_lines: bool) -> None:
@@ -190,7 +198,8 @@ def _check_sources(sentences: list[str] | None, path: Path | None, interactive: 
         raise InputError("give only one of sentences, --input and --interactive")
     if sentences:
         options.check_no_files(sentences, f"translate its lines with --input {sentences[0]}")
-    check_plain_text(path, as_lines=as_lines)
+    elif path is not None:
+        check_plain_text(path, as_lines=as_lines)
 
 
 def _outputs(output: Path | None, alignment: Path | None, table: Path | None, num_best: int | None) -> Outputs:

@@ -59,7 +59,7 @@ def tune_decoding(
     with nullcontext() if dry_run else directory.locked():
         config = directory.config()
         settings = tuning.search_grid(config.decoding, *grid, ngrams or [config.decoding.no_repeat_ngram])
-        valid = read_split(directory, _SPLIT, Cache(RUNS / ".cache"))
+        valid = read_split(directory, config, _SPLIT, Cache(RUNS / ".cache"))
         compared = tuning.TuningSet.of(config, valid.pairs, valid.languages)
         compared = compared.sampled(max_sentences, config.training.seed)
         result = tuning.tune(translator, compared, settings, margin)

@@ -33,6 +33,6 @@ def tune_quality(
     config = directory.config()  # Raises an error if this is not a run, before the lock makes the directory.
     with directory.locked():
         translator = load_translator(path, device, precision, num_threads=threads)
-        valid = read_split(directory, "valid", Cache(RUNS / ".cache"))
+        valid = read_split(directory, config, "valid", Cache(RUNS / ".cache"))
         model = fit_quality(directory, config, translator, valid.pairs, valid.languages)
     show(f"{path}: {model.describe_error()} ({model.num_sentences:,} sentences, correlation {model.correlation:.2f})")

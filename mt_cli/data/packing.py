@@ -79,10 +79,6 @@ class PackedLayout:
         sequences = self.sequences if keeps_sequences else None
         return replace(self, mask=None, rows=None, slots=None, sequences=sequences)
 
-    def padded(self, ids: Tensor) -> Tensor:
-        """Matrix of packed ids with a row for each sequence, padded on the right."""
-        return ids[self.rows][: self.num_sequences]
-
     def with_heads(self, num_heads: int) -> PackedLayout:
         """Layout of N*H rows: one for each head of each token."""
         if self.rows is None or self.slots is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -62,12 +63,11 @@ class EvaluationSet:
         return replace(self, pairs=[(tagged_text(source, tagging, tag), target) for source, target in self.pairs])
 
 
-def read_split(directory: RunDirectory, split: str | None, cache: Cache) -> EvaluationSet:
-    """Read the corpus of a run with the name `split`; None means `test`, or `valid` if there is no `test`.
+def read_split(directory: RunDirectory, config: Config, split: str | None, cache: Cache) -> EvaluationSet:
+    """Read the corpus of a run and its config with the name `split`; None means `test`, or `valid` without a `test`.
 
     Prints a note if the pairs are held out from a text that has changed since the run was trained.
     """
-    config = directory.config()
     if is_imported(config):
         raise InputError(f"{config.name} was imported, so its corpora are not known; mt evaluate --source --reference")
     corpus = config.corpus
@@ -176,8 +176,9 @@ def compare_finished(run: Path, other: Path, cache: Cache) -> Baseline:
     Raises InputError if a run has not finished, the test sets differ, or the translations are not those of its report.
     """
     directory = RunDirectory(run)
-    test_set = read_split(directory, None, cache)
-    scorer = scorer_of(directory.config(), test_set.name)
+    config = directory.config()
+    test_set = read_split(directory, config, None, cache)
+    scorer, stored = scorer_of(config, test_set.name), partial(Scorer.score, names=["chrf"])
     references = [target for _, target in test_set.pairs]
     systems = []
     for path in (run, other):
@@ -186,8 +187,8 @@ def compare_finished(run: Path, other: Path, cache: Cache) -> Baseline:
             raise InputError(f"{path}: has no scores on {test_set.name} of {run}")
         file = path / "hypotheses" / f"{test_set.name}.txt"
         systems.append(_read_translations(file, len(references), test_set.skipped))
-        scores, _ = score_directions(scorer, test_set.languages, (systems[-1], references), Scorer.score)
-        if any(abs(scores[name].score - score.score) > 0.01 for name, score in report.scores.items() if name in scores):
+        scores, _ = score_directions(scorer, test_set.languages, (systems[-1], references), stored)
+        if "chrf" in report.scores and abs(scores["chrf"].score - report.scores["chrf"].score) > 0.01:
             raise InputError(f"{file}: is not what report.json has the scores of")
     return compare(str(other), scorer, systems[0], systems[1], references, test_set.languages)
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 from pydantic import BaseModel, FiniteFloat
 
 from mt_cli.checkpoint.directory import RunDirectory, is_imported
-from mt_cli.checkpoint.lineage import Ancestor
+from mt_cli.checkpoint.state import Ancestor
 from mt_cli.config.sections import Config
 from mt_cli.corpus.rows import Pair
 from mt_cli.errors import InputError

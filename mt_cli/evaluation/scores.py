@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
 from typing import Any, Self
 
-import regex
 from pydantic import BaseModel, FiniteFloat
 
 from mt_cli.config.sections import Config, EvaluationConfig
@@ -31,8 +30,6 @@ A metric of training is also in `_QUICK_METRICS` of `run/validation.py` and, if 
 LOWER_IS_BETTER = ("ter", "cer", "wer")
 BLEU_TOKENIZERS = ("13a", "char", "zh", "intl", "none", "ja-mecab", "ko-mecab", "flores101", "flores200")
 _NUM_RESAMPLES = EvaluationConfig().num_resamples
-_TOKEN = regex.compile(r"\w+|[^\w\s]")
-_LONGEST_NGRAM = 4
 
 
 class Score(BaseModel, extra="allow"):
@@ -295,8 +292,3 @@ class TermScores(BaseModel):
         forms = f"{self.used:.2f} as in the glossary, {self.inflected:.2f} in another form"
         yield f"  terms  {self.used + self.inflected:6.2f}  % of {self.num_found:,} used: {forms}"
         yield f"         {self.in_references:6.2f}  % of them are in the references"
-
-
-def is_short(texts: Sequence[str]) -> bool:
-    """True if most texts have fewer than four words and punctuation marks."""
-    return 2 * sum(len(_TOKEN.findall(text)) < _LONGEST_NGRAM for text in texts) > len(texts)

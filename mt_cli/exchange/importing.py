@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, Field
 
 from mt_cli.checkpoint.checkpoint import digest_of
-from mt_cli.checkpoint.lineage import Ancestor
+from mt_cli.checkpoint.state import Ancestor
 from mt_cli.checkpoint.trained import TrainedRun, write_run
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config

@@ -113,7 +113,8 @@ def attend(
     """
     if not is_cpu(query_BHTK):
         return attend_on_gpu(query_BHTK, key_BHSK, value_BHSK, bias, dropout, is_causal)
-    return drop(attention_weights(query_BHTK, key_BHSK, bias), dropout) @ value_BHSK
+    weights_BHTS = attention_weights(query_BHTK, key_BHSK, bias)
+    return (drop(weights_BHTS, dropout) if dropout else weights_BHTS) @ value_BHSK
 
 
 def attention_weights(query_BHTK: Tensor, key_BHSK: Tensor, bias: Tensor) -> Tensor:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from mt_cli.checkpoint.parent import ParentRun, adopt, inherited
 from mt_cli.config.sections import TUNED, Config
+from mt_cli.config.training import TrainingConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.source_rows import with_commits
+from mt_cli.data.batch import collate
+from mt_cli.data.encode import EncodedPairs
 from mt_cli.data.prepare import Data, prepare
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.model.adapters import freeze
@@ -18,8 +22,9 @@ from mt_cli.model.transformer import Transformer, outline
 from mt_cli.runtime.console import say
 from mt_cli.runtime.devices import limited_memory, memory_of, pick_precision
 from mt_cli.runtime.files import format_bytes
+from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import TokenizerPair
-from mt_cli.training.update import fits_memory, largest_batch
+from mt_cli.training.update import build_gradients
 
 _SMALLEST_BATCH, _BATCHES_PER_EPOCH = 4_096, 100
 _LARGEST_BATCH = 32_768
@@ -119,3 +124,32 @@ def _largest_that_fits(config: Config, data: Data, device: torch.device) -> int:
             _SMALLEST_BATCH,
             largest,
         )
+
+
+def largest_batch(fits: Callable[[int], bool], smallest: int, largest: int) -> int:
+    """Search for the largest number that fits, to within an eighth; `smallest` is not tried."""
+    size = smallest
+    while 2 * size <= largest and fits(2 * size):
+        size *= 2
+    candidates = (size + size * eighth // 8 for eighth in range(7, 0, -1))
+    return next((candidate for candidate in candidates if candidate <= largest and fits(candidate)), size)
+
+
+def fits_memory(
+    objective: Objective,
+    config: TrainingConfig,
+    compute_dtype: torch.dtype,
+    source_length: int,
+    target_length: int,
+    batch_tokens: int,
+) -> bool:
+    """True if an update by AdamW from a batch of pairs of these lengths, [EOS] counted, fits in memory."""
+    num_pairs = max(1, batch_tokens // max(source_length, target_length))
+    sides = [[[UNK_ID] * (length - 1)] * num_pairs for length in (source_length, target_length)]
+    gradients = build_gradients(objective.train(), config, compute_dtype)
+    shaped_for = batch_tokens if gradients.captures else None
+    batch = collate(EncodedPairs.from_ids(*sides), range(num_pairs), shaped_for)
+    try:
+        return gradients.fits(batch, num_moments=2)
+    finally:
+        objective.zero_grad()

@@ -1,22 +1,14 @@
-"""End of a run: means of checkpoints, tuning of the search, and scores of the best checkpoint."""
+"""End of a run: tuning of the search, and scores of the best checkpoint."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from mt_cli.advice.choices import forecast, recipe_for
 from mt_cli.advice.facts import find_facts
-from mt_cli.checkpoint.averages import available_validations, steps_to_average
-from mt_cli.checkpoint.checkpoint import Checkpoint
-from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.state import RunState, best_of, last_of
-from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.corpus.cache import Cache
+from mt_cli.checkpoint.state import RunState
 from mt_cli.corpus.languages import writes_spaces
-from mt_cli.data.prepare import prepare
 from mt_cli.errors import RunInterruptedError
 from mt_cli.evaluation.evaluate import SplitScores, evaluate, write_hypotheses
 from mt_cli.evaluation.learning import learning_of
@@ -24,79 +16,16 @@ from mt_cli.evaluation.quality import FEWEST_PAIRS, MOST_PAIRS, fit_quality
 from mt_cli.evaluation.results import Report
 from mt_cli.evaluation.scores import scorer_of
 from mt_cli.evaluation.tuning import TuningTime, tune_at_end
-from mt_cli.model.transformer import Transformer
 from mt_cli.run.report import Ending, write_report
-from mt_cli.run.resume import check_data
-from mt_cli.run.setup import Run, Setup
-from mt_cli.run.validation import Validator
+from mt_cli.run.setup import Run
 from mt_cli.runtime.console import say
-from mt_cli.runtime.devices import keep_memory, pick_device, pick_precision
-from mt_cli.training.averaging import mean, replaced
 from mt_cli.translation.quality import read_quality
 from mt_cli.translation.translator import Translator
 
-_INTERRUPTED = "interrupted after the last step; the model is saved, and the same command does the rest"
+INTERRUPTED = "interrupted after the last step; the model is saved, and the same command does the rest"
 
 _SHARE_OF_QUALITY = 0.03
 """Share of `max_minutes` for the estimate of quality."""
-
-
-def average_at_end(setup: Setup, ending: Ending) -> None:
-    """If the config says so, compute the means of the last and of the best checkpoints; keep a mean that is better.
-
-    Raises RunInterruptedError after a signal, as `finish`.
-    """
-    state = ending.state
-    number = setup.run.config.training.average_checkpoints
-    if number is None:
-        return
-    validations = available_validations(setup.run.directory, state)
-    choices = last_of(validations, number), best_of(validations, number)
-    try:
-        for steps in sorted({tuple(sorted(validated.step for validated in choice)) for choice in choices}):
-            if len(steps) > 1:
-                say(_try_mean(setup.run.directory, setup.model, setup.validator, state, steps))
-    except KeyboardInterrupt:
-        raise RunInterruptedError(_INTERRUPTED) from None
-
-
-def average_run(path: Path, last: int | None, best: int | None) -> list[str]:
-    """Average the last or the best checkpoints of a run; return the scores as lines. Another process must not train it.
-
-    The mean becomes `best` if its score on the validation set is better, until training resumes.
-    Raises RunError if the run has not kept enough checkpoints or is being trained, and the errors of `prepare` and
-    `TrainedRun.load`.
-    """
-    directory = RunDirectory(path)
-    directory.config()  # Raises an error if this is not a run, before the lock makes the directory.
-    with directory.locked():
-        steps = steps_to_average(directory, last, best)
-        run = TrainedRun.load(path, is_merged=False)
-        data = prepare(run.config, Cache(path.parent / ".cache"), run.tokenizers)
-        keep_memory()
-        device, training, state = pick_device(run.config.training.device), run.config.training, run.state
-        check_data(directory, data.fingerprints(run.config) | directory.tokenizer_digests(), state)
-        model, seen = run.model.to(device), (state.longest_source, state.sentences_seen)
-        validator = Validator(model, data, run.config, pick_precision(training.precision, device), device, *seen)
-        validation = validator.validate()
-        state.set_best(state.best_step, validation.value, validation.loss, validator.metric_id)
-        present = f"best so far, of step {state.best_step:,}: {validator.describe(validation)}"
-        return [present, _try_mean(directory, model, validator, state, steps)]
-
-
-def _try_mean(
-    directory: RunDirectory, model: Transformer, validator: Validator, state: RunState, steps: tuple[int, ...]
-) -> str:
-    """Validate the mean of the checkpoints of some steps; save it as the best if it is better; return its score."""
-    checkpoints = [Checkpoint(directory.validated()[step]) for step in steps]
-    with replaced(model, mean((checkpoint.weights() for checkpoint in checkpoints), len(steps))):
-        validation = validator.validate()
-        is_better = state.is_better(validation.value, validation.loss)
-        if is_better:
-            state.set_best(steps[-1], validation.value, validation.loss, validator.metric_id)
-            directory.save_best(model, {**asdict(state), "averaged_steps": list(steps)})
-    verdict = "the new best" if is_better else "not better, the best checkpoint stays"
-    return f"mean of steps {', '.join(f'{step:,}' for step in steps)}: {validator.describe(validation)}; {verdict}"
 
 
 def finish(run: Run, ending: Ending) -> Report:
@@ -117,7 +46,7 @@ def finish(run: Run, ending: Ending) -> Report:
         _fit_quality(run, state)
         return write_report(run, ending)
     except KeyboardInterrupt:
-        raise RunInterruptedError(_INTERRUPTED) from None
+        raise RunInterruptedError(INTERRUPTED) from None
 
 
 def _score(run: Run, ending: Ending) -> None:

@@ -130,7 +130,7 @@ class Records:
                 _truncate(path, sizes.get(path.name, 0))
             # TensorBoard can only forget whole steps, and must forget a validation of this step that was not saved.
             # A round is in the row of the step after it.
-            rows = [row for row in read_rows(self._metrics) if row["step"] >= step]
+            rows = [row for row in read_rows(self._metrics) if row["step"] >= step] if sizes else []
             first = step + any("valid/loss" in row for row in rows)
             self._board = SummaryWriter(directory, purge_step=first)
             for row in rows:

@@ -21,7 +21,7 @@ from mt_cli.runtime.console import say
 from mt_cli.runtime.files import remove, write_text
 from mt_cli.runtime.group import Group
 from mt_cli.tokenizer.tokenizer import TokenizerPair
-from mt_cli.training.position import Position
+from mt_cli.training.plan import Position
 
 
 @dataclass(frozen=True)

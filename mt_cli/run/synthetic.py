@@ -1,4 +1,4 @@
-"""Pairs with translated sources: lines of a text are translated, filtered, encoded and written. Knows no schedule."""
+"""Pairs with translated sources: lines of a text are translated, filtered, encoded and written."""
 
 from __future__ import annotations
 

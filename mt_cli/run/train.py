@@ -15,12 +15,12 @@ from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import Data, prepare
 from mt_cli.evaluation.results import Report
 from mt_cli.evaluation.scores import scorer_of
-from mt_cli.run.describe import describe_training
-from mt_cli.run.finish import average_at_end, finish
+from mt_cli.run.averages import average_at_end
+from mt_cli.run.finish import finish
 from mt_cli.run.loop import optimize
 from mt_cli.run.report import Ending, format_summary
 from mt_cli.run.resume import Start, decide, restore, update_finished
-from mt_cli.run.setup import Run, build_setup, create
+from mt_cli.run.setup import Run, build_setup, create, describe_training
 from mt_cli.runtime.console import say
 from mt_cli.runtime.devices import keep_memory, pick_device, release_memory, use_threads
 from mt_cli.runtime.group import ALONE, Group

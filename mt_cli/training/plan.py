@@ -1,15 +1,15 @@
-"""Plan of a run with `max_minutes`: the first updates measure the machine, and the schedule follows from the time left.
+"""Position of a run, and its plan with `max_minutes`, by which the first updates measure the machine.
 
-The plan is saved with the state and made once, so a resumed run follows the same schedule. With 350 updates from
-English to Hausa (one seed), chrF is 18.4; with a warm-up of 400 updates, 17.1; with a schedule of 5,450 updates that is
-cut, 16.7.
+The schedule follows from the time left. The plan is saved with the state and made once, so a resumed run follows the
+same schedule. With 350 updates from English to Hausa (one seed), chrF is 18.4; with a warm-up of 400 updates, 17.1;
+with a schedule of 5,450 updates that is cut, 16.7.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from mt_cli.config.training import TrainingConfig
@@ -35,6 +35,19 @@ _MOST_EPOCHS, _FEWEST_ROUNDS = 20, 6
 """Rounds follow each other after at most so many epochs, and a run whose length is known has about so many."""
 _LITTLE = 0.3
 """Share of the updates below which little can be expected."""
+
+
+@dataclass
+class Position:
+    """Position of a run in its data, which checkpoints save."""
+
+    num_processes: int = 1  # At the first start. With another number, a run keeps the size of its steps.
+    step: int = 0  # Optimizer updates done.
+    epoch: int = 0  # Epochs completed.
+    pool: int = 0  # The current pool of batches of the epoch.
+    num_batches: int = 0  # Micro-batches of this pool done.
+    num_target_tokens: int = 0  # Target tokens seen, [EOS] counted.
+    num_pairs: list[int] = field(default_factory=list)  # Pairs seen of each part of the corpus, with repetitions.
 
 
 class Pace(NamedTuple):

@@ -18,7 +18,7 @@ from mt_cli.data.batches import PlacedBatch, TrainingPairs, epoch_batches
 from mt_cli.errors import CorpusError
 from mt_cli.runtime.cpus import in_threads
 from mt_cli.training.gradients import GradientAccumulator
-from mt_cli.training.position import Position
+from mt_cli.training.plan import Position
 from mt_cli.training.update import Update
 
 

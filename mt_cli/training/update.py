@@ -11,15 +11,12 @@ from torch import Tensor
 
 from mt_cli.config.sections import ModelConfig
 from mt_cli.config.training import TrainingConfig
-from mt_cli.data.batch import collate
-from mt_cli.data.encode import EncodedPairs
 from mt_cli.model.kernels import has_variable_length
 from mt_cli.model.loss import Objective
 from mt_cli.model.packed_attention import has_row_kernels
 from mt_cli.runtime.cuda_graphs import GraphPool
 from mt_cli.runtime.devices import reason_against_compiling
 from mt_cli.runtime.group import ALONE, Group
-from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.optimizer import set_rate, step_if, use_tensor_rates
 
@@ -93,35 +90,6 @@ def build_update(
     if compiles_layers and gradients.captures:
         gradients.objective.model.compile_layers()
     return Update(gradients, optimizer, config)
-
-
-def largest_batch(fits: Callable[[int], bool], smallest: int, largest: int) -> int:
-    """Search for the largest number that fits, to within an eighth; `smallest` is not tried."""
-    size = smallest
-    while 2 * size <= largest and fits(2 * size):
-        size *= 2
-    candidates = (size + size * eighth // 8 for eighth in range(7, 0, -1))
-    return next((candidate for candidate in candidates if candidate <= largest and fits(candidate)), size)
-
-
-def fits_memory(
-    objective: Objective,
-    config: TrainingConfig,
-    compute_dtype: torch.dtype,
-    source_length: int,
-    target_length: int,
-    batch_tokens: int,
-) -> bool:
-    """True if an update by AdamW from a batch of pairs of these lengths, [EOS] counted, fits in memory."""
-    num_pairs = max(1, batch_tokens // max(source_length, target_length))
-    sides = [[[UNK_ID] * (length - 1)] * num_pairs for length in (source_length, target_length)]
-    gradients = build_gradients(objective.train(), config, compute_dtype)
-    shaped_for = batch_tokens if gradients.captures else None
-    batch = collate(EncodedPairs.from_ids(*sides), range(num_pairs), shaped_for)
-    try:
-        return gradients.fits(batch, num_moments=2)
-    finally:
-        objective.zero_grad()
 
 
 def is_worth_compiling(num_parameters: int, num_tokens: int | None) -> bool:

@@ -58,7 +58,7 @@ class TextWithoutTags:
     after: str
     root: _Node
     needs_space: tuple[bool, bool]
-    """Whether what stands before and after the text to translate is no part of a word of it."""
+    """True, before and after the text to translate, if what stands there is no part of a word of it."""
 
     @classmethod
     def of(cls, source: str, pieces: Sequence[Piece]) -> TextWithoutTags | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from mt_cli.checkpoint.lineage import licences_of
+from mt_cli.checkpoint.state import licences_of
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.config.tags import Tagging
@@ -66,22 +66,21 @@ class Description(BaseModel):
         return self.source_language, self.target_language
 
     @classmethod
-    def of(cls, run: TrainedRun, *others: TrainedRun) -> Description:
-        """Description of a run, or of an ensemble, whose limits are the lowest of its runs."""
-        config, tagging, runs = run.config, run.config.corpus.tagging, (run, *others)
+    def of(cls, run: TrainedRun) -> Description:
+        config, tagging = run.config, run.config.corpus.tagging
         return cls.model_construct(  # The values of a run are checked already.
             model=config.model.model_dump(mode="json"),
             tokenizer=config.tokenizer,
             decoding=config.decoding,
             source_language=config.corpus.source,
             target_language=config.corpus.target,
-            tags=config.corpus.tags,
+            tags=tagging.tags,
             default_tag=tagging.default,
             is_tag_required=tagging.is_required,
             languages_of_tags=dict(tagging.languages),
             is_one_way=tagging.is_one_way,
-            max_tokens=min(one.max_tokens for one in runs),
-            most_tokens=min(one.config.corpus.max_tokens for one in runs),
+            max_tokens=run.max_tokens,
+            most_tokens=config.corpus.max_tokens,
             sentences_seen=run.state.sentences_seen,
             protect=config.corpus.protect,
             protect_patterns=config.corpus.protect_patterns,

@@ -1,7 +1,4 @@
-"""Inline marks of a text: tags, emphasis, links, code, placeholders and addresses, which a translation must keep.
-
-Knows the patterns of marks and which of them a model protects; does not know translations.
-"""
+"""Inline marks of a text: tags, emphasis, links, code, placeholders and addresses, which a translation must keep."""
 
 from __future__ import annotations
 
@@ -146,7 +143,7 @@ class InlineMarks:
         return _pieces(text, self._removable_marks(text))
 
     def has_same_marks(self, source: str, translation: str) -> bool:
-        """Whether a translation has the same marks as its source, with as many pairs.
+        """True if a translation has the same marks as its source, with as many pairs.
 
         Marks that stand alone and that the model protects do not count.
         """
@@ -278,7 +275,7 @@ def _emphasis(text: str) -> Iterator[list[_Mark]]:
 
 
 def _is_free(start: int, end: int, marks: Sequence[_Mark]) -> bool:
-    """Whether a part of a text overlaps with none of the marks, which are sorted and do not overlap."""
+    """True if a part of a text overlaps with none of the marks, which are sorted and do not overlap."""
     index = bisect_right(marks, start, key=itemgetter(1))
     return index == len(marks) or marks[index][0] >= end
 

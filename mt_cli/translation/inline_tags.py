@@ -48,7 +48,7 @@ class Tag:
 
     @property
     def is_placeholder(self) -> bool:
-        """Whether it is no tag, but a mark that stands for words, such as `%s`; these have no name."""
+        """True for a mark that stands for words, such as `%s`, and is no tag; it has no name."""
         return not self.name
 
 
@@ -279,7 +279,7 @@ def _with_ranges(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def _range_bound(tag: Tag) -> tuple[str, str]:
-    """Whether a tag begins or ends a range, as `Tag.kind`, and what both ends have in common; empty if neither."""
+    """`start` or `end` for a tag that begins or ends a range, and the key that both ends share; empty otherwise."""
     match = _BOUND.match(tag.raw)
     if not match:
         return "", ""

@@ -221,15 +221,9 @@ class _Part(NamedTuple):
         return replace(segment, protected=self.line.part(self.start, self.body)) if self.line.contents else segment
 
 
-class _Line(NamedTuple):
-    """A line to split: fields of `Translation`, and its parts; a line without parts is copied."""
-
-    source: str
-    normalised: str
-    plain: str
-    protected: ProtectedText = NO_TEXT
-    capitals_of: str | None = None
-    parts: Sequence[_Part] = ()
+def _copied(source: str, normalised: str, text: str) -> tuple[Translation, Sequence[_Part]]:
+    """A line that the model does not read, without parts; `text` is its translation."""
+    return Translation(source, normalised, [Segment.copied(text, 0)], False, text), ()
 
 
 class LineSplitter(NamedTuple):
@@ -254,29 +248,31 @@ class LineSplitter(NamedTuple):
     def split(self, sources: Sequence[str], tag: str | None, split_sentences: bool | None) -> list[Translation]:
         """Split lines into segments; each begins with the tag of its line, or with the tag that `Tagging` chooses."""
         lines = [self._line(source, tag, split_sentences) for source in sources]
-        segments = iter(self._segments([part for line in lines for part in line.parts]))
-        return [self._translation(line, [next(segments) for _ in line.parts]) for line in lines]
+        segments = iter(self._segments([part for _, parts in lines for part in parts]))
+        return [self._with_segments(line, parts, [next(segments) for _ in parts]) for line, parts in lines]
 
-    def _line(self, source: str, tag: str | None, split_sentences: bool | None) -> _Line:
+    def _line(self, source: str, tag: str | None, split_sentences: bool | None) -> tuple[Translation, Sequence[_Part]]:
+        """A line without its segments, and the parts that become segments."""
         text = " ".join(source.split())
         plain = untagged(text, self.translator.tagging.tags)
         if not has_letters(plain):
             if not self.tokenizer.cleaned(plain).strip():  # Also soft hyphens and zero-width characters alone.
-                return _Line(source, text, "")
+                return _copied(source, text, "")
             is_whole = plain == text and not {"\r", "\n"} & set(source)
-            return _Line(source, text, source if is_whole else plain)
+            return _copied(source, text, source if is_whole else plain)
         text = " ".join(self.tokenizer.cleaned(text).split())
         plain = untagged(text, self.translator.tagging.tags)
         protected = self._protected(source, plain)
         if protected.contents and not has_letters(protected.text):
-            return _Line(source, text, protected.original)
+            return _copied(source, text, protected.original)
         is_lowered = self.lowers_capitals and is_in_capitals(protected.text)
         if is_lowered:
             protected = replace(protected, text=lower(protected.text, self.languages[0]))
         line = replace(protected, text=text.removesuffix(plain) + protected.text) if plain != text else protected
         before = tagged_text(line.text, self.translator.tagging, tag).removesuffix(protected.text)
         parts = [*self._parts(before, line, protected.text, split_sentences)]
-        return _Line(source, text, plain, line, self.languages[1] if is_lowered else None, parts)
+        capitals_of = self.languages[1] if is_lowered else None
+        return Translation(source, text, (), False, plain, line, capitals_of=capitals_of), parts
 
     def _protected(self, source: str, plain: str) -> ProtectedText:
         """The line without its tag, cleaned and with one space between words, but for those in protected spans."""
@@ -301,14 +297,15 @@ class LineSplitter(NamedTuple):
             yield _Part(line, before, sentence, start, after)
             start += len(sentence) + len(glue)
 
-    def _translation(self, line: _Line, segments: Sequence[Sequence[Segment]]) -> Translation:
-        """A line with the segments of each of its parts."""
-        if not line.parts:
-            return Translation(line.source, line.normalised, [Segment.copied(line.plain, 0)], False, line.plain)
-        most_tokens = self.translator.max_tokens + bool(line.parts[0].before)
+    def _with_segments(
+        self, line: Translation, parts: Sequence[_Part], segments: Sequence[Sequence[Segment]]
+    ) -> Translation:
+        """A line with the segments of each of its parts; a line without parts is copied."""
+        if not parts:
+            return line
+        most_tokens = self.translator.max_tokens + bool(parts[0].before)
         is_too_long = any(len(part) > 1 or len(part[0].ids) > most_tokens or not part[0].text for part in segments)
-        all_segments = [*chain(*segments)]
-        return Translation(*line[:2], all_segments, is_too_long, *line[2:4], capitals_of=line.capitals_of)
+        return replace(line, segments=[*chain(*segments)], is_too_long=is_too_long)
 
     def _segments(self, parts: Sequence[_Part]) -> list[list[Segment]]:
         """Segments of each part. Parts are encoded together, and then the halves of those that are too long."""

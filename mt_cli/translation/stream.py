@@ -13,6 +13,7 @@ from unicodedata import decimal
 
 from mt_cli.errors import MtError
 from mt_cli.runtime.console import listed, say
+from mt_cli.translation.drafts import MARKS_GUESSED, SPANS_REORDERED
 from mt_cli.translation.quality import QualityModel, counts_of
 
 if TYPE_CHECKING:
@@ -83,16 +84,11 @@ _NOTICES = {
     "prevents loops, not wrong words",
     "number": "the translation lacks a number of the source",
     "lost": "the translation lacks a protected span of the source; --json names the spans",
-    "guessed": "the place of a tag or another mark is a guess",
-    "reordered": "placeholders such as %s are in another order than in the source",
+    "guessed": MARKS_GUESSED,
+    "reordered": SPANS_REORDERED,
     "term": "the translation lacks a term of the glossary",
 }
 _STRICT = ("lost", "reordered", "term")
-
-
-def unknown_words_note(words: Sequence[str]) -> str:
-    """Note on the words of a text that are not in the vocabulary."""
-    return f"not in the vocabulary: {', '.join(f'{word:.{_LONGEST_WORD}}' for word in dict.fromkeys(words))}"
 
 
 def notices_on(line: Translation) -> Iterator[str]:
@@ -197,7 +193,8 @@ class LineNotices:
         self._estimates.update(line.estimates)
         self._num_with_unknown_words += bool(line.unknown_words)
         if line.unknown_words and self._num_with_unknown_words <= _MOST_NAMED:
-            say(f"note: line {self._num_lines:,}: {unknown_words_note(line.unknown_words)}")
+            words = ", ".join(f"{word:.{_LONGEST_WORD}}" for word in dict.fromkeys(line.unknown_words))
+            say(f"note: line {self._num_lines:,}: not in the vocabulary: {words}")
 
     def __exit__(self, *error: object) -> None:
         if self._num_with_unknown_words > _MOST_NAMED:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.special_tokens import EOS
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.drafts import translations_with_marks
-from mt_cli.translation.exported import Description, digest_of_export, load_exported
+from mt_cli.translation.exported import digest_of_export, load_exported
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks, may_have_marks
 from mt_cli.translation.lines import Alignment, LineSplitter, Translation
 from mt_cli.translation.quality import QualityModel
@@ -85,22 +86,30 @@ class Translator:
         """
         use_threads(num_threads)
         paths = [run] if isinstance(run, str | Path) else list(run)
-        loaded: Engine
-        digest: Callable[[], str]
         if engine == "ctranslate2":
             exported, tokenizers, of = load_exported(paths, device, precision, checkpoint)
-            loaded, digest, is_on_gpu = exported, lambda: digest_of_export(Path(paths[0])), exported.is_on_gpu
-        elif engine == "mt":
-            runs = load_together(paths, "an ensemble", checkpoint)
-            tokenizers, of, torch_device = runs[0].tokenizers, Description.of(*runs), pick_device(device, group)
-            model = Ensemble([run.model for run in runs]) if len(runs) > 1 else runs[0].model
-            model = model.to(torch_device, pick_precision(precision, torch_device)).eval()
-            loaded = TransformerEngine(model, reserved=ReservedIds.of(tokenizers))
-            digest, is_on_gpu = lambda: digest_of(model.state_dict()), torch_device.type != "cpu"
-        else:
+            limits = of.decoding, of.max_tokens, of.tagging, of.languages, of.most_tokens, of.protection
+            folder_digest = partial(digest_of_export, Path(paths[0]))
+            return cls(exported, tokenizers, *limits, folder_digest, of.sentences_seen, exported.is_on_gpu)
+        if engine != "mt":
             raise InputError(f"engine {engine}: use mt or ctranslate2")
-        settings = of.decoding, of.max_tokens, of.tagging, of.languages, of.most_tokens, of.protection
-        return cls(loaded, tokenizers, *settings, digest, of.sentences_seen, is_on_gpu)
+        runs = load_together(paths, "an ensemble", checkpoint)
+        first, corpus, torch_device = runs[0], runs[0].config.corpus, pick_device(device, group)
+        model = Ensemble([one.model for one in runs]) if len(runs) > 1 else first.model
+        model = model.to(torch_device, pick_precision(precision, torch_device)).eval()
+        return cls(
+            TransformerEngine(model, reserved=ReservedIds.of(first.tokenizers)),
+            first.tokenizers,
+            first.config.decoding,
+            min(one.max_tokens for one in runs),
+            corpus.tagging,
+            corpus.languages,
+            min(one.config.corpus.max_tokens for one in runs),
+            Protection.of(corpus),
+            lambda: digest_of(model.state_dict()),
+            first.state.sentences_seen,
+            torch_device.type != "cpu",
+        )
 
     def with_engine(self, engine: Engine) -> Translator:
         """Copy that computes with another engine; it has no digest, and can be pickled if the engine can."""

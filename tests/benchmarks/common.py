@@ -26,7 +26,8 @@ from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
 from mt_cli.training.optimizer import build_optimizer
-from mt_cli.training.steps import Position, StepReport, optimization_steps
+from mt_cli.training.plan import Position
+from mt_cli.training.steps import StepReport, optimization_steps
 from mt_cli.training.update import build_update
 
 ROOT = Path(__file__).absolute().parents[2]

@@ -13,7 +13,7 @@ from mt_cli.data.batches import MixedPairs
 from mt_cli.model.loss import Objective
 from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.optimizer import build_optimizer
-from mt_cli.training.position import Position
+from mt_cli.training.plan import Position
 from mt_cli.training.steps import optimization_steps
 from mt_cli.training.update import Update
 from mt_cli.translation.translator import Translator

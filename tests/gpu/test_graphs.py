@@ -22,7 +22,8 @@ from mt_cli.model.packed_attention import attend_packed, has_row_kernels
 from mt_cli.runtime.cuda_graphs import GraphPool
 from mt_cli.runtime.devices import reason_against_compiling
 from mt_cli.training.optimizer import build_optimizer
-from mt_cli.training.steps import Position, optimization_steps
+from mt_cli.training.plan import Position
+from mt_cli.training.steps import optimization_steps
 from mt_cli.training.update import build_update, reason_against_graphs
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # For the deterministic mode, before the first product.

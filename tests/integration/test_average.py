@@ -7,7 +7,7 @@ import torch
 from run_content import assert_equal_tensors, metrics_of, report_of, tensors_of
 
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.run import finish as averaging
+from mt_cli.run import averages as averaging
 from mt_cli.run.validation import Validator
 
 

@@ -14,7 +14,7 @@ from run_content import assert_equal_tensors, checkpoint_content, metrics_of, re
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.loading import load_config
-from mt_cli.run import finish, setup
+from mt_cli.run import averages, finish, setup
 from mt_cli.run.log import TrainingLog
 from mt_cli.run.validation import Validator
 from mt_cli.training.gradients import GradientAccumulator
@@ -379,7 +379,7 @@ def test_an_interrupted_end_is_repeated(train, begin, assert_same_run, tmp_path,
         patch.setattr(owner, name, interruptible)
 
     with monkeypatch.context() as patch:
-        for owner, name in ((finish, "replaced"), (finish, "tune_at_end"), (finish, "evaluate")):
+        for owner, name in ((averages, "replaced"), (finish, "tune_at_end"), (finish, "evaluate")):
             interrupt_once(patch, owner, name)
         while train("run", max_steps=9, **options)[0] == 130:
             assert not (run / "report.json").exists()

@@ -7,7 +7,7 @@ import sys
 import pytest
 import yaml
 
-from mt_cli.cli.streams import Output
+from mt_cli.cli.streams import check_output
 from mt_cli.errors import InputError
 
 COMMANDS = {
@@ -113,4 +113,4 @@ def test_an_interruption_at_the_start_leaves_no_traceback(run, tmp_path, root):
 def test_an_output_that_cannot_be_is_refused_before_the_work(tmp_path):
     for name in ("a.gz", "b.txt.zst"):
         with pytest.raises(InputError, match="not compressed"):
-            Output(tmp_path / name)
+            check_output(tmp_path / name)

@@ -6,12 +6,11 @@ import torch
 from torch import nn
 
 from mt_cli.checkpoint import checkpoint
-from mt_cli.checkpoint.averages import known_digests
 from mt_cli.checkpoint.checkpoint import Checkpoint, save_checkpoint
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.lineage import Ancestor
-from mt_cli.checkpoint.state import RunState
+from mt_cli.checkpoint.state import Ancestor, RunState
 from mt_cli.errors import DamagedFileError, RunError
+from mt_cli.run.averages import known_digests
 
 
 def a_model(width=3):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny_models import unpacked
 
 from mt_cli.data.batch import batches_in_order, collate
 from mt_cli.data.batches import MixedPairs, count_batches, epoch_batches, shares_by_temperature
@@ -151,5 +152,5 @@ def test_packed_ids_are_the_sequences_with_their_special_tokens(sequences):
     layout = packed_layout(np.array([len(ids) + 1 for ids in sequences]))
     flat = np.array([i for ids in sequences for i in ids], dtype=np.uint16)
     for special, at_end, expected in ((2, False, lambda ids: [2, *ids]), (3, True, lambda ids: [*ids, 3])):
-        padded = layout.padded(pack(flat, layout, special, at_end))
+        padded = unpacked(pack(flat, layout, special, at_end), layout)
         assert [[i for i in row if i] for row in padded.tolist()] == [expected(ids) for ids in sequences]

@@ -3,7 +3,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_models import some_pairs, tiny_model
+from tiny_models import some_pairs, tiny_model, unpacked
 
 from mt_cli.config.training import TrainingConfig
 from mt_cli.data.batch import collate
@@ -20,8 +20,8 @@ def test_token_scores_are_those_of_one_large_batch():
     scores, batch = score_tokens(Objective(model, TrainingConfig()), pairs, batch_tokens=20), collate(pairs, range(30))
     source, target = batch.source, batch.target
     with torch.no_grad():
-        logits = model(source.layout.padded(source.ids), target.layout.padded(target.ids))
-    tgt_output_ids = target.layout.padded(batch.tgt_output_ids)
+        logits = model(unpacked(source.ids, source.layout), unpacked(target.ids, target.layout))
+    tgt_output_ids = unpacked(batch.tgt_output_ids, target.layout)
     is_token = tgt_output_ids != 0
     expected = torch.nn.functional.cross_entropy(logits[is_token], tgt_output_ids[is_token])
     assert scores.loss == pytest.approx(expected.item(), rel=1e-4)

@@ -31,7 +31,7 @@ from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID
 from mt_cli.training.averaging import MovingAverage
 from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.optimizer import build_optimizer
-from mt_cli.training.position import Position
+from mt_cli.training.plan import Position
 from mt_cli.training.steps import StepReport, optimization_steps
 from mt_cli.training.update import Update
 

@@ -5,7 +5,7 @@ from copy import deepcopy
 
 import pytest
 import torch
-from tiny_models import padded
+from tiny_models import padded, unpacked
 from torch import nn
 
 from mt_cli.config.sections import ModelConfig
@@ -106,7 +106,7 @@ def test_packed_tokens_have_the_logits_and_gradients_of_padded_ones(options):
     pairs = EncodedPairs.from_ids([[4, 5, 6, 7], [8, 9], [], [10] * 9], [[5], [6, 7, 8, 9], [4, 4], []])
     batch = collate(pairs, range(4))
     source, target = batch.source.layout, batch.target.layout
-    src_ids, tgt_ids = source.padded(batch.source.ids), target.padded(batch.target.ids)
+    src_ids, tgt_ids = unpacked(batch.source.ids, source), unpacked(batch.target.ids, target)
     expected = model(src_ids, tgt_ids)[tgt_ids != 0]
     logits = model.projection(model.hidden_states(batch)[: target.num_tokens])
     assert torch.allclose(logits, expected, atol=1e-5)

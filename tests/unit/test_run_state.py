@@ -8,12 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.checkpoint.lineage import Ancestor
-from mt_cli.checkpoint.state import Round, RunState, SelectedPairs, UnloggedStep, ValidatedStep, best_of, last_of
+from mt_cli.checkpoint.state import (
+    Ancestor,
+    Round,
+    RunState,
+    SelectedPairs,
+    UnloggedStep,
+    ValidatedStep,
+    best_of,
+    last_of,
+)
 from mt_cli.config.training import TrainingConfig
 from mt_cli.corpus.sentences import SentencesSeen
-from mt_cli.training.plan import Plan
-from mt_cli.training.position import Position
+from mt_cli.training.plan import Plan, Position
 
 
 def test_a_state_is_read_back_as_it_was():

@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_models import some_pairs, tiny_model, weights_of
+from tiny_models import some_pairs, tiny_model, unpacked, weights_of
 
 from mt_cli.config.training import TrainingConfig
 from mt_cli.data.batch import collate
@@ -13,12 +13,13 @@ from mt_cli.errors import DeviceMemoryError
 from mt_cli.evaluation.token_loss import score_tokens
 from mt_cli.model import loss as loss_module
 from mt_cli.model.loss import Objective
+from mt_cli.run.config import fits_memory, largest_batch
 from mt_cli.training import update as update_module
 from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.optimizer import build_optimizer
-from mt_cli.training.position import Position
+from mt_cli.training.plan import Position
 from mt_cli.training.steps import count_steps, optimization_steps
-from mt_cli.training.update import Update, fits_memory, largest_batch
+from mt_cli.training.update import Update
 
 
 def mixed_pairs(config):
@@ -89,9 +90,9 @@ def test_the_gradient_is_that_of_the_mean_loss_per_token(tie):
     batch = collate(pairs, range(12))
     ours = gradient_of(objective, [batch])
     objective.zero_grad()
-    src_ids = batch.source.layout.padded(batch.source.ids)
+    src_ids = unpacked(batch.source.ids, batch.source.layout)
     tgt_input_ids, tgt_output_ids = (
-        batch.target.layout.padded(ids) for ids in (batch.target.ids, batch.tgt_output_ids)
+        unpacked(ids, batch.target.layout) for ids in (batch.target.ids, batch.tgt_output_ids)
     )
     logits = objective.model(src_ids, tgt_input_ids)
     torch.nn.functional.cross_entropy(

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.training import TrainingConfig
-from mt_cli.training.plan import Length, advanced, planned_rate
-from mt_cli.training.steps import Position
+from mt_cli.training.plan import Length, Position, advanced, planned_rate
 
 CONFIG = TrainingConfig(schedule="linear", warmup_steps=50, learning_rate=0.5, max_minutes=1, max_steps=2_000)
 LENGTH = Length(2_000, 100, 4_096, 20_000, 20_000)
