@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from mt_cli.advice.correction_check import Direction, check_corrections, describe_refused
-from mt_cli.checkpoint.averages import average_runs
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.loading import load_config
 from mt_cli.config.sections import Config
@@ -33,6 +32,7 @@ from mt_cli.errors import CorpusError, InputError, MtError
 from mt_cli.evaluation.evaluate import translations_of
 from mt_cli.evaluation.quality import FEWEST_PAIRS, fit_quality
 from mt_cli.evaluation.scores import METRICS, Score, best_metric_of, scorer_of
+from mt_cli.run.averages import average_runs
 from mt_cli.run.train import train_in
 from mt_cli.runtime.console import Progress, notices_in, say
 from mt_cli.runtime.files import read_model, real_path, write_text
