@@ -1,7 +1,7 @@
 """Packed layouts: where the tokens of sequences lie in memory. Knows lengths and ids; does not know models.
 
 Most operations treat each token by itself, so training packs tokens one after the other, without padding. Attention
-alone needs to know which tokens belong together. Variable-length kernels read the starts of the sequences. Other
+alone needs to know which tokens belong together. Our kernel for GPUs reads the starts of the sequences. Other
 kernels need a grid, a matrix of sequences x positions. Its slots are gathered from the rows of tokens by index, and
 rows from slots, at the cost of the copy that splitting heads needs anyway.
 """
@@ -71,13 +71,11 @@ class PackedLayout:
     slots: Tensor | None = None  # N, the slot b*T + t of each row. With heads, NxH.
     starts: Tensor | None = None  # B+1 (int32), the first row of each sequence, and N. None for padded tokens.
     sequences: Tensor | None = None  # N (int32), the sequence of each row. None for padded tokens.
-    longest: int = 0  # Upper limit for the rows of the longest sequence.
     rotary_factors: Tensor | None = None  # NxCx2, cosine and sine for each of the C pairs of elements of a row.
 
-    def without_grid(self, keeps_sequences: bool = True) -> PackedLayout:
-        """Layout for variable-length kernels; unless `keeps_sequences`, for kernels that need only the starts."""
-        sequences = self.sequences if keeps_sequences else None
-        return replace(self, mask=None, rows=None, slots=None, sequences=sequences)
+    def without_grid(self) -> PackedLayout:
+        """Layout for kernels that read where sequences start."""
+        return replace(self, mask=None, rows=None, slots=None)
 
     def padded(self, ids: Tensor) -> Tensor:
         """Matrix of packed ids with a row for each sequence, padded on the right."""
@@ -118,9 +116,8 @@ def packed_layout(lengths: NDArray[np.integer[Any]]) -> PackedLayout:
     rows.reshape(-1)[slots[:num_tokens]] = np.arange(num_tokens)
     mask = rows != num_tokens
     mask[num_sequences:, 0] = True  # The softmax of a row without any key is not a number.
-    longest = max(int(lengths.max()), int(padding.max()))
     mask_BT, rows_BT, slots_N = map(torch.from_numpy, (mask, rows, slots))
-    return replace(layout, mask=mask_BT, rows=rows_BT, slots=slots_N, longest=longest)
+    return replace(layout, mask=mask_BT, rows=rows_BT, slots=slots_N)
 
 
 def shaped_layout(lengths: NDArray[np.integer[Any]], num_rows: int, num_sequences: int, longest: int) -> PackedLayout:
@@ -147,7 +144,6 @@ def _without_grid(
         len(lengths),
         starts=torch.from_numpy(np.append(0, ends).astype(np.int32)),
         sequences=torch.from_numpy(sequences),
-        longest=num_positions,
     )
 
 
@@ -156,7 +152,6 @@ def shape_of(lengths: NDArray[np.integer[Any]], batch_tokens: int) -> Shape:
 
     Rows are rounded up to eighths of `batch_tokens`, so that batches have few shapes. In batches of 25,000 tokens, the
     captions have 16 shapes and 5 % padding; pairs of random lengths from 8 to 40 have 56 shapes and 4 % padding.
-    Variable-length kernels launch work for 128 rows of every sequence, even of an empty one.
     """
     longest = max(_SHORTEST_SEQUENCES, 1 << (int(lengths.max()) - 1).bit_length())
     multiple = max(8, -(-batch_tokens // 64) * 8)

@@ -8,7 +8,7 @@ from mt_cli.advice.problems import find_problems
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.statistics import describe_data
 from mt_cli.exchange.destinations import describe_destinations
-from mt_cli.model.kernels import has_variable_length
+from mt_cli.model.packed_attention import has_row_kernels
 from mt_cli.run.setup import Setup
 from mt_cli.runtime.devices import describe_hardware
 from mt_cli.training.plan import Length
@@ -57,7 +57,7 @@ def _describe_device(setup: Setup) -> str:
 def describe_computing(setup: Setup) -> str:
     """Dtype, attention kernel, CUDA graphs and compilation on a GPU, in one line."""
     model, reason = setup.run.config.model, setup.reason_against_graphs
-    is_varlen = has_variable_length(setup.run.device, setup.run.dtype, model.d_head) and not model.attention_dropout
-    kernel = "variable-length attention" if is_varlen else "attention over a grid of padded sentences"
+    is_packed = has_row_kernels(setup.run.device, setup.run.dtype, model.d_head) and not model.attention_dropout
+    kernel = "attention without padding" if is_packed else "attention over a grid of padded sentences"
     graphs = "CUDA graphs" if reason is None else f"no CUDA graphs ({reason})"
     return ", ".join([setup.run.precision, kernel, graphs, *(["compiled layers"] if setup.compiles_layers else [])])

@@ -198,11 +198,10 @@ def test_our_kernels_are_used_where_they_compile(dtype):
 
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("with_row_kernels", [False, True])
-def test_attention_without_a_grid_is_that_of_its_definition(is_causal, dtype, with_row_kernels):
+def test_attention_without_a_grid_is_that_of_its_definition(is_causal, dtype):
     """With padding in sequences of its own, and empty sequences."""
-    if with_row_kernels and reason_against_compiling(CUDA):
-        pytest.skip("Triton cannot make kernels here")
+    if reason := reason_against_compiling(CUDA):
+        pytest.skip(reason)
     lengths = torch.randint(1, 70, (2, 30), generator=torch.Generator().manual_seed(3)).numpy()
     if is_causal:
         lengths[0] = lengths[1]
@@ -217,7 +216,7 @@ def test_attention_without_a_grid_is_that_of_its_definition(is_causal, dtype, wi
         for device, precision in ((CUDA, dtype), (torch.device("cpu"), torch.float32)):
             leaves = [x.to(dtype).to(device, precision).requires_grad_() for x in inputs]
             layouts = [
-                moved(layout, lambda x, device=device: x.to(device)).without_grid(keeps_sequences=with_row_kernels)
+                moved(layout, lambda x, device=device: x.to(device))
                 for layout in ((keys, keys) if is_causal else (queries, keys))
             ]
             mixed = attend_packed(*leaves, *layouts, is_causal)
