@@ -38,14 +38,10 @@ def attention_of_sequences(
     query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, queries: PackedLayout, keys: PackedLayout, is_causal: bool
 ) -> Tensor:
     """Attention within sequences by its definition: one attention between all rows, masked."""
-    assert queries.starts is not None and keys.starts is not None
-    query_sequences_N, key_sequences_M = (
-        torch.searchsorted(starts[1:].contiguous(), torch.arange(len(rows), device=rows.device), right=True)
-        for starts, rows in ((queries.starts, query_NHK), (keys.starts, key_MHK))
-    )
-    mask_NM = query_sequences_N[:, None] == key_sequences_M
-    query_HNK, key_HMK, value_HMK = (rows.transpose(0, 1) for rows in (query_NHK, key_MHK, value_MHK))
+    assert queries.sequences is not None and keys.sequences is not None
+    mask_NM = queries.sequences[:, None] == keys.sequences
     mask_NM = mask_NM.tril() if is_causal else mask_NM
+    query_HNK, key_HMK, value_HMK = (rows.transpose(0, 1) for rows in (query_NHK, key_MHK, value_MHK))
     return F.scaled_dot_product_attention(query_HNK, key_HMK, value_HMK, mask_NM).transpose(0, 1)
 
 

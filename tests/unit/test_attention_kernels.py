@@ -60,7 +60,7 @@ def check(index, d_head, dtype, is_causal):
 
 def shifted(*arguments):
     *tensors, queries, keys, causal = arguments
-    return attention_of_sequences(*tensors, queries, replace(keys, starts=keys.starts + 1), causal)
+    return attention_of_sequences(*tensors, queries, replace(keys, sequences=keys.sequences.roll(1)), causal)
 
 
 def silent(*arguments):
