@@ -17,9 +17,7 @@ from mt_cli.runtime.cpus import num_usable_cpus
 from mt_cli.runtime.devices import (
     describe_versions,
     has_fast_bf16,
-    has_varlen_attention,
     memory_of,
-    pick_precision,
     reason_against_compiling,
 )
 from mt_cli.runtime.files import format_bytes, size_of
@@ -43,8 +41,8 @@ def examine(directory: Path) -> list[Finding]:
     return [*_versions(), *_devices(), _threads(), *_memory(), *_storage(directory, runs), *_runs(runs)]
 
 
-def _finding(is_good: bool, subject: str, text: str, advice: str, otherwise: _Kind = "BAD") -> Finding:
-    return Finding("ok", subject, text) if is_good else Finding(otherwise, subject, f"{text}; {advice}")
+def _finding(is_good: bool, subject: str, text: str, advice: str) -> Finding:
+    return Finding("ok", subject, text) if is_good else Finding("BAD", subject, f"{text}; {advice}")
 
 
 def _versions() -> Iterator[Finding]:
@@ -61,7 +59,9 @@ def _devices() -> Iterator[Finding]:
         text = f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB, {_bf16(torch.device('cuda', index))}"
         yield Finding("ok", f"cuda:{index}", text)
     devices = [torch.device("cuda", index) for index in range(num_gpus)]
-    yield from dict.fromkeys(finding for device in devices for finding in _resources_of(device))
+    for problem in dict.fromkeys(map(reason_against_compiling, devices)):
+        text = f"does not work, so training takes longer: {problem}" if problem else "works (Triton)"
+        yield Finding("note" if problem else "ok", "compiling", text)
     if not num_gpus and shutil.which("nvidia-smi"):
         text = f"this machine has an NVIDIA driver, but PyTorch {torch.__version__} cannot use it; install a CUDA build"
         yield Finding("BAD", "cuda", text)
@@ -76,18 +76,6 @@ def _devices() -> Iterator[Finding]:
 
 def _bf16(device: torch.device) -> str:
     return "bf16 in hardware (precision auto: bf16)" if has_fast_bf16(device) else "no fast bf16 (precision auto: fp32)"
-
-
-def _resources_of(device: torch.device) -> Iterator[Finding]:
-    """Attention kernel and compiling of a GPU. Training works without each of them, but takes longer."""
-    is_varlen = has_varlen_attention(device, pick_precision("auto", device))
-    kernel = "of variable length, without padding" if is_varlen else "grid of padded sentences"
-    advice = "attention without padding needs bf16 (Ampere or newer) and PyTorch 2.11"
-    yield _finding(is_varlen, "attention", kernel, advice, "note")
-    problem = reason_against_compiling(device)
-    yield Finding(
-        "note" if problem else "ok", "compiling", f"does not work: {problem}" if problem else "works (Triton)"
-    )
 
 
 def _threads() -> Finding:

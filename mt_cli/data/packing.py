@@ -1,7 +1,7 @@
 """Packed layouts: where the tokens of sequences lie in memory. Knows lengths and ids; does not know models.
 
 Most operations treat each token by itself, so training packs tokens one after the other, without padding. Attention
-alone needs to know which tokens belong together. Variable-length kernels read the starts of the sequences. Other
+alone needs to know which tokens belong together. Our kernel for GPUs reads the starts of the sequences. Other
 kernels need a grid, a matrix of sequences x positions. Its slots are gathered from the rows of tokens by index, and
 rows from slots, at the cost of the copy that splitting heads needs anyway.
 """
@@ -23,12 +23,6 @@ from mt_cli.tokenizer.special_tokens import PAD_ID
 
 _SHORTEST_SEQUENCES, _SEQUENCES_OF_SHAPES_PER_OCTAVE = 64, 4
 """For `Shape`: the smallest `longest`, and the number of sizes between a number of sequences and its double."""
-_TOKENS_PER_OCTAVE, _SEQUENCES_PER_OCTAVE, _MULTIPLE_OF_POSITIONS = 16, 8, 2
-"""Numbers of sizes of tokens and of sequences between a number and its double, and the multiple of positions. With few
-sizes, shapes recur. On CPUs, a new shape of a bf16 product costs half a millisecond and some memory, and a batch has
-thirty products. An epoch of the captions has 60 shapes of matrices instead of 93, and 13 numbers of tokens instead of
-hundreds."""
-
 
 T = TypeVar("T")
 
@@ -57,9 +51,9 @@ class Shape:
 class PackedLayout:
     """Sequence and position of each row of tokens, as starts of sequences and as a grid of B sequences x T positions.
 
-    Packed tokens follow each other; `rows` and `slots` map slots of the grid to rows and back. The number of tokens is
-    rounded up by padding rows, and the number of sequences by further sequences, to which the padding rows belong. No
-    token attends to padding, and padding has no gradient. Padded tokens are the grid: row b*T + t is slot (b, t).
+    Packed tokens follow each other; `rows` and `slots` map slots of the grid to rows and back. Padding rows follow the
+    tokens, in sequences of their own. No token attends to padding, and padding has no gradient. Padded tokens are the
+    grid: row b*T + t is slot (b, t).
     """
 
     positions: Tensor  # N, the position of each row in its sequence; or one position for all.
@@ -71,13 +65,11 @@ class PackedLayout:
     slots: Tensor | None = None  # N, the slot b*T + t of each row. With heads, NxH.
     starts: Tensor | None = None  # B+1 (int32), the first row of each sequence, and N. None for padded tokens.
     sequences: Tensor | None = None  # N (int32), the sequence of each row. None for padded tokens.
-    longest: int = 0  # Upper limit for the rows of the longest sequence.
     rotary_factors: Tensor | None = None  # NxCx2, cosine and sine for each of the C pairs of elements of a row.
 
-    def without_grid(self, keeps_sequences: bool = True) -> PackedLayout:
-        """Layout for variable-length kernels; unless `keeps_sequences`, for kernels that need only the starts."""
-        sequences = self.sequences if keeps_sequences else None
-        return replace(self, mask=None, rows=None, slots=None, sequences=sequences)
+    def without_grid(self) -> PackedLayout:
+        """Layout for kernels that read where sequences start."""
+        return replace(self, mask=None, rows=None, slots=None)
 
     def with_heads(self, num_heads: int) -> PackedLayout:
         """Layout of N*H rows: one for each head of each token."""
@@ -98,25 +90,17 @@ def padded_layout(ids_BT: Tensor) -> PackedLayout:
 
 
 def packed_layout(lengths: NDArray[np.integer[Any]]) -> PackedLayout:
-    """Packed layout of one or more sequences with these lengths; no sequence may be empty."""
+    """Packed layout of one or more sequences with these lengths, and a padding row; no sequence may be empty."""
     num_sequences, num_tokens = len(lengths), int(lengths.sum())
-    num_rows = round_up(num_tokens + 1, _TOKENS_PER_OCTAVE)
-    num_columns = -(-int(lengths.max()) // _MULTIPLE_OF_POSITIONS) * _MULTIPLE_OF_POSITIONS
-    num_all_sequences = round_up(num_sequences + 1, _SEQUENCES_PER_OCTAVE)
-    # The sequences of padding share its rows evenly.
-    bounds = np.linspace(num_tokens, num_rows, num_all_sequences - num_sequences + 1).astype(np.int64)
-    padding = bounds[1:] - bounds[:-1]
-    layout = _without_grid(lengths, padding, num_columns)
-    slots = np.full(num_rows, num_sequences * num_columns, dtype=np.int64)
-    first_slots = np.repeat(np.arange(num_sequences) * num_columns, lengths)
-    slots[:num_tokens] = first_slots + layout.positions.numpy()[:num_tokens]
-    rows = np.full((num_all_sequences, num_columns), num_tokens, dtype=np.int64)
+    num_columns = int(lengths.max())
+    layout = _without_grid(lengths, np.ones(1, dtype=np.int64), num_columns)
+    slots = np.repeat(np.arange(num_sequences + 1) * num_columns, np.append(lengths, 1)) + layout.positions.numpy()
+    rows = np.full((num_sequences + 1, num_columns), num_tokens, dtype=np.int64)
     rows.reshape(-1)[slots[:num_tokens]] = np.arange(num_tokens)
     mask = rows != num_tokens
-    mask[num_sequences:, 0] = True  # The softmax of a row without any key is not a number.
-    longest = max(int(lengths.max()), int(padding.max()))
+    mask[num_sequences, 0] = True  # The softmax of a row without any key is not a number.
     mask_BT, rows_BT, slots_N = map(torch.from_numpy, (mask, rows, slots))
-    return replace(layout, mask=mask_BT, rows=rows_BT, slots=slots_N, longest=longest)
+    return replace(layout, mask=mask_BT, rows=rows_BT, slots=slots_N)
 
 
 def shaped_layout(lengths: NDArray[np.integer[Any]], num_rows: int, num_sequences: int, longest: int) -> PackedLayout:
@@ -143,7 +127,6 @@ def _without_grid(
         len(lengths),
         starts=torch.from_numpy(np.append(0, ends).astype(np.int32)),
         sequences=torch.from_numpy(sequences),
-        longest=num_positions,
     )
 
 
@@ -152,7 +135,6 @@ def shape_of(lengths: NDArray[np.integer[Any]], batch_tokens: int) -> Shape:
 
     Rows are rounded up to eighths of `batch_tokens`, so that batches have few shapes. In batches of 25,000 tokens, the
     captions have 16 shapes and 5 % padding; pairs of random lengths from 8 to 40 have 56 shapes and 4 % padding.
-    Variable-length kernels launch work for 128 rows of every sequence, even of an empty one.
     """
     longest = max(_SHORTEST_SEQUENCES, 1 << (int(lengths.max()) - 1).bit_length())
     multiple = max(8, -(-batch_tokens // 64) * 8)

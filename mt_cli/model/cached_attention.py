@@ -16,7 +16,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mt_cli.model.kernel_trial import Case, kernel_works
-from mt_cli.runtime.devices import has_fast_bf16
 
 _MOST_QUERIES = 16
 """Smallest tile of a matrix product in Triton."""
@@ -57,8 +56,7 @@ def _has_heads_apart(x_BHSK: Tensor) -> bool:
 
 def has_cached_kernel(device: torch.device, dtype: torch.dtype, d_head: int) -> bool:
     """True if `attend_to_cache` works for this device, dtype and head dim."""
-    is_fast = dtype != torch.bfloat16 or has_fast_bf16(device)
-    return is_fast and kernel_works("cached attention", trial_cases, device, dtype, d_head)
+    return kernel_works("cached attention", trial_cases, device, dtype, d_head)
 
 
 def attend_to_cache(query_BHTK: Tensor, key_BHSK: Tensor, value_BHSK: Tensor, bias: Tensor) -> Tensor:

@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mt_cli.data.packing import PackedLayout
-from mt_cli.runtime.devices import has_varlen_attention
 
 
 def is_cpu(x: Tensor) -> bool:
@@ -33,15 +32,6 @@ def mark_rows(*tensors: Tensor, dim: int = 0) -> None:
 
     for tensor in tensors:
         maybe_mark_dynamic(tensor, dim)
-
-
-def has_variable_length(device: torch.device, dtype: torch.dtype, d_head: int) -> bool:
-    """True if attention between packed rows needs no grid, because there is a variable-length kernel.
-
-    FlashAttention (Dao 2023) needs CUDA since Ampere, half precision, certain head dims, and no dropout. Above 192, it
-    has a backward pass only on some GPUs. `has_row_kernels` says whether our kernel replaces it.
-    """
-    return has_varlen_attention(device, dtype) and d_head % 8 == 0 and d_head <= 192
 
 
 def to_grid(x_NHK: Tensor, layout: PackedLayout) -> Tensor:
@@ -68,27 +58,13 @@ def drop(x: Tensor, rate: float) -> Tensor:
         return x
     if not is_cpu(x):
         return F.dropout(x, rate)
-    keep, scale = _keep_mask(x, rate)
-    return x * keep.mul_(scale)
-
-
-def add_dropped(x: Tensor, y: Tensor, rate: float) -> Tensor:
-    """`x + drop(y, rate)`, in one pass."""
-    if rate == 0.0 or not is_cpu(x):
-        return x + drop(y, rate)
-    keep, scale = _keep_mask(y, rate)
-    return torch.addcmul(x, y, keep, value=scale)
-
-
-def _keep_mask(x: Tensor, rate: float) -> tuple[Tensor, float]:
-    """Mask of `x`, 0 for a fraction `rate` of the elements and 1 for the others, and the scale of the kept elements."""
     dtype, levels = (torch.int8, 2**8) if 1 / 32 <= rate <= 31 / 32 else (torch.int16, 2**16)
     threshold = min(round(rate * levels), levels - 1)
     words = torch.empty((x.numel() * dtype.itemsize + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
     keep = words.view(dtype)[: x.numel()]
     # Overwrites the random bytes. With a mask of booleans, comparing and converting to bf16 take ten times as long.
     torch.ge(keep, threshold - levels // 2, out=keep)
-    return keep.view(x.shape).to(x.dtype), levels / (levels - threshold)
+    return x * keep.view(x.shape).to(x.dtype).mul_(levels / (levels - threshold))
 
 
 def take_rows(x_RK: Tensor, rows_C: Tensor, slots_R: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Attention between packed rows without a grid, on a GPU: by our kernels (`row_attention`), else by PyTorch's.
+"""Attention between packed rows without a grid: its definition, and on a GPU our kernels (`row_attention`).
 
 Shapes alone decide what is launched, so that the operations can be compiled and captured.
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,42 +23,31 @@ from mt_cli.model.kernel_trial import Case, kernel_works
 def attend_packed(
     query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, queries: PackedLayout, keys: PackedLayout, is_causal: bool
 ) -> Tensor:
-    """Attention within the sequences of two layouts, NxHxK, by the fastest kernel; 0 for a row without keys.
+    """Attention within the sequences of two layouts, NxHxK; 0 for a row without keys.
 
     With `is_causal`, a row attends to no later row of its sequence.
     """
-    if query_NHK.is_cuda and queries.sequences is not None and keys.sequences is not None:
-        from mt_cli.model.row_attention import attend_rows  # Takes milliseconds that only a GPU needs.
+    if not query_NHK.is_cuda:
+        return attention_of_sequences(query_NHK, key_MHK, value_MHK, queries, keys, is_causal)
+    from mt_cli.model.row_attention import attend_rows  # Takes milliseconds that only a GPU needs.
 
-        return attend_rows(query_NHK, key_MHK, value_MHK, queries, keys, is_causal)
-    assert queries.starts is not None and keys.starts is not None
-    if query_NHK.is_cuda:
-        from torch.nn.attention.varlen import varlen_attn  # Imports the compiler, which takes two seconds.
-
-        starts, longest = (queries.starts, keys.starts), (queries.longest, keys.longest)
-        window = (-1, 0) if is_causal else (-1, -1)  # Keys before and after the query; -1: all.
-        return cast("Tensor", varlen_attn(query_NHK, key_MHK, value_MHK, *starts, *longest, window_size=window))
-    return attention_of_sequences(query_NHK, key_MHK, value_MHK, queries, keys, is_causal)
+    return attend_rows(query_NHK, key_MHK, value_MHK, queries, keys, is_causal)
 
 
 def attention_of_sequences(
     query_NHK: Tensor, key_MHK: Tensor, value_MHK: Tensor, queries: PackedLayout, keys: PackedLayout, is_causal: bool
 ) -> Tensor:
     """Attention within sequences by its definition: one attention between all rows, masked."""
-    assert queries.starts is not None and keys.starts is not None
-    query_sequences_N, key_sequences_M = (
-        torch.searchsorted(starts[1:].contiguous(), torch.arange(len(rows), device=rows.device), right=True)
-        for starts, rows in ((queries.starts, query_NHK), (keys.starts, key_MHK))
-    )
-    mask_NM = query_sequences_N[:, None] == key_sequences_M
-    query_HNK, key_HMK, value_HMK = (rows.transpose(0, 1) for rows in (query_NHK, key_MHK, value_MHK))
+    assert queries.sequences is not None and keys.sequences is not None
+    mask_NM = queries.sequences[:, None] == keys.sequences
     mask_NM = mask_NM.tril() if is_causal else mask_NM
+    query_HNK, key_HMK, value_HMK = (rows.transpose(0, 1) for rows in (query_NHK, key_MHK, value_MHK))
     return F.scaled_dot_product_attention(query_HNK, key_HMK, value_HMK, mask_NM).transpose(0, 1)
 
 
 def has_row_kernels(device: torch.device, dtype: torch.dtype, d_head: int) -> bool:
-    """True if `attend_rows` works for this device, dtype and head dim."""
-    return kernel_works("attention", trial_cases, device, dtype, d_head)
+    """True if `attend_rows` works for this device, dtype and head dim, so that attention needs no grid."""
+    return dtype != torch.float32 and d_head % 8 == 0 and kernel_works("attention", trial_cases, device, dtype, d_head)
 
 
 def trial_cases(d_head: int) -> Iterator[Case]:

@@ -25,7 +25,7 @@ from mt_cli.data.batch import Batch, Side
 from mt_cli.data.packing import PackedLayout
 from mt_cli.model.attention import Append, AttentionMaps, Memory, MultiHeadAttention, bias_of, recorded_maps
 from mt_cli.model.cache import Arena, KeyValueCache
-from mt_cli.model.kernels import add_dropped, drop, has_variable_length, mark_rows
+from mt_cli.model.kernels import drop, mark_rows
 from mt_cli.model.packed_attention import has_row_kernels
 from mt_cli.model.positions import Embedding, Rotation
 
@@ -131,11 +131,11 @@ class Transformer(nn.Module):
         if self.compiles_layers:
             tensors = x_ND, layout.starts, layout.sequences, layout.rotary_factors
             mark_rows(*(x for x in tensors if x is not None))
-        kind = x_ND.device, x_ND.dtype, self.config.d_head
-        needs_grid = (self.training and self.config.attention_dropout > 0) or not has_variable_length(*kind)
+        has_dropout = self.training and self.config.attention_dropout > 0
+        needs_grid = has_dropout or not has_row_kernels(x_ND.device, x_ND.dtype, self.config.d_head)
         if layout.starts is None or (layout.mask is not None and needs_grid):
             return x_ND, layout.with_heads(self.config.num_heads)
-        return x_ND, layout.without_grid(keeps_sequences=has_row_kernels(*kind))
+        return x_ND, layout.without_grid()
 
 
 class EncoderLayer(nn.Module):
@@ -216,7 +216,7 @@ class Residual(nn.Module):
     def forward(self, x_ND: Tensor, sub_layer: Callable[[Tensor], Tensor]) -> Tensor:
         """NxD to NxD."""
         y_ND = sub_layer(self.norm(x_ND) if self.norm_first else x_ND)
-        sum_ND = add_dropped(x_ND, y_ND, self.dropout if self.training else 0.0)
+        sum_ND = x_ND + (drop(y_ND, self.dropout) if self.training else y_ND)
         return sum_ND if self.norm_first else self.norm(sum_ND)
 
 

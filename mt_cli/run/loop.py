@@ -146,8 +146,8 @@ class TrainingLoop:
         num_steps, started_at = setup.num_steps(state), time.monotonic()
         if not rounds.is_due(state, num_steps):
             return
-        with setup.averaged() as model:
-            state.round, parts = rounds.make(state, num_steps, model, self._is_stopped)
+        with setup.averaged():
+            state.round, parts = rounds.make(state, num_steps, self._is_stopped)
         if not parts:
             return
         position = state.position

@@ -36,7 +36,6 @@ from mt_cli.data.training_pairs import training_pairs
 from mt_cli.errors import InputError, RunError, RunInterruptedError
 from mt_cli.evaluation.results import Part
 from mt_cli.evaluation.scores import scorer_of
-from mt_cli.model.transformer import Transformer
 from mt_cli.run.synthetic import Translate, in_blocks_by_length, judged, open_part, short_enough, write_part
 from mt_cli.run.validation import Validator
 from mt_cli.runtime.console import Progress, say
@@ -120,10 +119,8 @@ class Rounds:
         first = max(state.warmup_steps(training), math.ceil(FIRST_ROUND * num_steps) if num_steps else 0)
         return step >= first and step - state.round.step >= every and not is_near_end
 
-    def make(
-        self, state: RunState, num_steps: int | None, model: Transformer, is_stopped: Callable[[], bool]
-    ) -> tuple[Round, list[Part]]:
-        """Translate the next lines of each text with a model, and write the pairs; all processes share the lines.
+    def make(self, state: RunState, num_steps: int | None, is_stopped: Callable[[], bool]) -> tuple[Round, list[Part]]:
+        """Translate the next lines of each text with the model, and write the pairs; all processes share the lines.
 
         The round is the one before, without parts, if the translations of the model, translated back, are too unlike
         their lines. A poor model does not sample. Raises RunInterruptedError if a signal asked to stop, and MtError if
@@ -139,11 +136,11 @@ class Rounds:
             texts = lines.take(order[np.arange(start, start + size) % len(lines)].tolist())
             num_lines[side] = start + size
             into, language = self._config.synthetic_directions[side]
-            back = self._function(model, config.greedy_decoding, language)
-            translate = self._function(model, sampling, into)
+            back = self._function(config.greedy_decoding, language)
+            translate = self._function(sampling, into)
             chrf = self._round_trip_chrf(texts, translate, back)
             if chrf < _LEAST_OF_SAMPLES:
-                translate = self._function(model, config.greedy_decoding, into)
+                translate = self._function(config.greedy_decoding, into)
                 chrf = self._round_trip_chrf(texts, translate, back)
             if chrf < _LEAST_ROUND_TRIP:
                 why = f"no round: lines of {lines.name}, translated and translated back, have chrF {chrf:.1f}"
@@ -158,9 +155,9 @@ class Rounds:
     def _path(self, side: str, number: int) -> Path:
         return self.run.directory.rounds_path / f"{side}-{number:06}.arrow"
 
-    def _function(self, model: Transformer, decoding: DecodingConfig, into: str) -> Translate:
+    def _function(self, decoding: DecodingConfig, into: str) -> Translate:
         """Function that translates lines into a language with the model in training."""
-        translator, tag = self.validator.translator(model, decoding), tag_of(into)
+        translator, tag = self.validator.translator(decoding), tag_of(into)
         return lambda lines: translator.translate([f"{tag} {line}" for line in lines])
 
     def _round_trip_chrf(self, lines: Sequence[str], translate: Translate, back: Translate) -> float:

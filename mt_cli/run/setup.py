@@ -22,8 +22,8 @@ from mt_cli.data.statistics import describe_data
 from mt_cli.data.training_pairs import training_pairs
 from mt_cli.exchange.destinations import describe_destinations
 from mt_cli.model.adapters import add_adapters
-from mt_cli.model.kernels import has_variable_length
 from mt_cli.model.loss import Objective
+from mt_cli.model.packed_attention import has_row_kernels
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.config import new_model, prepare_new, with_fitting_batches
 from mt_cli.run.rounds import Rounds
@@ -245,7 +245,7 @@ def _describe_device(setup: Setup) -> str:
 def describe_computing(setup: Setup) -> str:
     """Dtype, attention kernel, CUDA graphs and compilation on a GPU, in one line."""
     model, reason = setup.run.config.model, setup.reason_against_graphs
-    is_varlen = has_variable_length(setup.run.device, setup.run.dtype, model.d_head) and not model.attention_dropout
-    kernel = "variable-length attention" if is_varlen else "attention over a grid of padded sentences"
+    is_packed = has_row_kernels(setup.run.device, setup.run.dtype, model.d_head) and not model.attention_dropout
+    kernel = "attention without padding" if is_packed else "attention over a grid of padded sentences"
     graphs = "CUDA graphs" if reason is None else f"no CUDA graphs ({reason})"
     return ", ".join([setup.run.precision, kernel, graphs, *(["compiled layers"] if setup.compiles_layers else [])])

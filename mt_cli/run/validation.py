@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 
@@ -29,7 +30,7 @@ from mt_cli.evaluation.token_loss import score_tokens
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer, with_dtype
 from mt_cli.runtime.console import Progress
-from mt_cli.runtime.group import ALONE, Group
+from mt_cli.runtime.group import ALONE, Group, copy_all
 from mt_cli.translation.translator import Translator
 
 _QUICK_METRICS = ("bleu", "chrf", "cer", "wer")
@@ -93,13 +94,12 @@ class Validator:
         Raises DivergenceError if the scores of the model are not finite.
         """
         data, config = self._data, self._config
-        model = with_dtype(self._model, self._dtype, self._device)
-        objective = Objective(model, config.training)
+        objective = Objective(self._updated_copy(), config.training)
         tokens = score_tokens(objective, data.encoded["valid"], config.training.tokens_per_batch, group=group)
         pairs = data.corpora["valid"].pairs
         sources, references = zip(*pairs, strict=True)
         with Progress("validate", len(sources), "sentence", leave=False) as progress:
-            translator = self.translator(model, config.greedy_decoding, progress.advance)
+            translator = self.translator(config.greedy_decoding, progress.advance)
             hypotheses = group.map_shares(translator.translate, sources)
         languages = data.corpora["valid"].languages
         scores, directions = score_directions(self._scorer, languages, (hypotheses, references), _quick_scores)
@@ -122,17 +122,32 @@ class Validator:
         return Validation(value, metrics, samples)
 
     def translator(
-        self, model: Transformer, decoding: DecodingConfig, advance: Callable[[int], object] = lambda number: None
+        self, decoding: DecodingConfig, advance: Callable[[int], object] = lambda number: None
     ) -> Translator:
-        """Translator of texts of corpora, which have their tags, with a model in training."""
+        """Translator of texts of corpora, which have their tags, with the current weights of the model."""
         data, corpus = self._data, self._config.corpus
-        engine = TransformerEngine(
-            with_dtype(model, self._dtype, self._device), advance, ReservedIds.of(data.tokenizers)
-        )
+        self._updated_copy()
+        engine = replace(self._engine, on_done=advance)
         max_tokens = self.longest_source or corpus.max_tokens
         limits = corpus.tagging.of_corpora, corpus.languages, corpus.max_tokens, Protection.of(corpus)
         seen = self.sentences_seen
         return Translator(engine, data.tokenizers, decoding, max_tokens, *limits, sentences_seen=seen)
+
+    @cached_property
+    def _copy(self) -> Transformer:
+        """Model in the dtype of training: a copy, or the model itself if it has this dtype."""
+        return with_dtype(self._model, self._dtype, self._device)
+
+    @cached_property
+    def _engine(self) -> TransformerEngine:
+        """Engine of all validations; on a GPU, its CUDA graphs read the weights of the copy where they are."""
+        return TransformerEngine(self._copy, reserved=ReservedIds.of(self._data.tokenizers))
+
+    def _updated_copy(self) -> Transformer:
+        """The copy, with the current weights of the model."""
+        if self._copy is not self._model:
+            copy_all(list(self._model.parameters()), list(self._copy.parameters()))
+        return self._copy
 
     def _part_losses(self, objective: Objective, group: Group) -> dict[str, float]:
         """Losses on a fixed sample of every training corpus, without dropout; empty if there is only one corpus."""

@@ -80,24 +80,15 @@ def has_fast_bf16(device: torch.device) -> bool:
     return False
 
 
-def has_varlen_attention(device: torch.device, dtype: torch.dtype) -> bool:
-    """True if PyTorch has variable-length FlashAttention for a device and a dtype.
-
-    It needs CUDA, compute capability 8.0 (Ampere), and half precision.
-    """
-    is_half = dtype in (torch.bfloat16, torch.float16)
-    return device.type == "cuda" and is_half and torch.cuda.get_device_capability(device) >= (8, 0)
-
-
 def reason_against_compiling(device: torch.device) -> str | None:
-    """Reason why Triton, and `torch.compile` with it, cannot make kernels for a device, in a few words; None if it can.
+    """Reason not to compile kernels for a device by Triton or `torch.compile`, in a few words; None if there is none.
 
     When Triton starts, it builds a library with a C compiler and the header files of Python.
     """
     if device.type != "cuda":
         return "only GPUs with CUDA compile"
-    if torch.cuda.get_device_capability(device) < (7, 0):
-        return "Triton needs compute capability 7.0 (Volta) or newer"
+    if not has_fast_bf16(device):
+        return "it has no bf16 in hardware, unlike Ampere and newer GPUs"
     if find_spec("triton") is None:
         return "Triton is not installed"
     if not any(map(shutil.which, [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"])):

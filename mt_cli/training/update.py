@@ -11,7 +11,6 @@ from torch import Tensor
 
 from mt_cli.config.sections import ModelConfig
 from mt_cli.config.training import TrainingConfig
-from mt_cli.model.kernels import has_variable_length
 from mt_cli.model.loss import Objective
 from mt_cli.model.packed_attention import has_row_kernels
 from mt_cli.runtime.cuda_graphs import GraphPool
@@ -113,8 +112,6 @@ def reason_against_graphs(
         return "fp16 scales the loss by a number that steps read"
     if model.attention_dropout:
         return "the attention kernel for graphs has no dropout; set model.attention_dropout to 0"
-    if not has_variable_length(device, compute_dtype, model.d_head):
-        return "there is no attention kernel of variable length for this GPU, dtype, head dim or PyTorch"
     if not has_row_kernels(device, compute_dtype, model.d_head):  # Their trial compiles, too.
         return reason_against_compiling(device) or "our attention kernel does not work for this GPU, dtype or head dim"
     return None

@@ -55,6 +55,8 @@ def test_compiling_needs_a_compiler_and_headers(monkeypatch, tmp_path):
     assert not reason_against_compiling(torch.device("cuda")) and "CUDA" in reason_against_compiling(CPU)
     monkeypatch.setattr("shutil.which", lambda name: None)
     assert "compiler" in reason_against_compiling(torch.device("cuda"))
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: (7, 5))
+    assert "bf16" in reason_against_compiling(torch.device("cuda"))
 
 
 def test_memory_is_limited_until_the_end_or_an_error(monkeypatch):

@@ -1,4 +1,4 @@
-"""Kernels of packed attention, run by the interpreter of Triton on a CPU. It is chosen when Triton is imported."""
+"""Attention kernels of GPUs, run by the interpreter of Triton on a CPU. It is chosen when Triton is imported."""
 
 import os
 import subprocess
@@ -12,15 +12,14 @@ import pytest
 import torch
 
 from mt_cli.data.packing import shaped_layout
-from mt_cli.model import kernel_trial, row_attention
+from mt_cli.model import cached_attention, kernel_trial, packed_attention, row_attention
+from mt_cli.model.attention import attend
+from mt_cli.model.cached_attention import attend_to_cache, suits_cached_attention
 from mt_cli.model.kernel_trial import LARGEST_ERROR, error_of
-from mt_cli.model.packed_attention import (
-    attend_packed,
-    attention_of_sequences,
-    has_row_kernels,
-    trial_cases,
-)
+from mt_cli.model.packed_attention import attention_of_sequences, has_row_kernels
 from mt_cli.model.row_attention import attend_rows
+
+CPU = torch.device("cpu")
 
 # Lengths of the sequences of queries and of keys, with empty ones on both sides; and numbers of rows, with padding.
 LENGTHS = [
@@ -51,7 +50,7 @@ def check(index, d_head, dtype, is_causal):
             mixed = attend_rows(*leaves, queries, keys, is_causal)
             assert mixed.dtype == dtype
         else:
-            mixed = attend_packed(*leaves, queries, keys, is_causal)
+            mixed = attention_of_sequences(*leaves, queries, keys, is_causal)
         results.append([mixed, *torch.autograd.grad((mixed * weights).sum(), leaves)])
     tolerance = 1e-5 if dtype == torch.float32 else 0.02
     for ours, definition in zip(*results, strict=True):
@@ -61,7 +60,7 @@ def check(index, d_head, dtype, is_causal):
 
 def shifted(*arguments):
     *tensors, queries, keys, causal = arguments
-    return attention_of_sequences(*tensors, queries, replace(keys, starts=keys.starts + 1), causal)
+    return attention_of_sequences(*tensors, queries, replace(keys, sequences=keys.sequences.roll(1)), causal)
 
 
 def silent(*arguments):
@@ -75,7 +74,7 @@ def test_the_trial_of_the_kernels_tells_rounding_from_errors(monkeypatch, dtype)
     for kernel in (attention_of_sequences, shifted, silent):
         with monkeypatch.context() as patch:
             patch.setattr(row_attention, "attend_rows", kernel)
-            errors = [error_of(case, torch.device("cpu"), dtype) for case in trial_cases(32)]
+            errors = [error_of(case, CPU, dtype) for case in packed_attention.trial_cases(32)]
         if kernel is attention_of_sequences:
             assert max(errors) < LARGEST_ERROR / 2
         else:
@@ -99,8 +98,37 @@ def test_kernels_that_fail_are_not_used(monkeypatch, capsys):
     kernel_trial.kernel_works.cache_clear()
 
 
+def inputs(num_sentences=256, num_queries=2):
+    room = torch.randn(num_sentences, 4, 48, 16)
+    return torch.randn(num_sentences, 4, num_queries, 16), room[:, :, :40], room.clone()[:, :, :40]
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_the_trial_of_the_kernel_notices_a_wrong_result(monkeypatch, is_wrong):
+    def plain(query, key, value, bias):
+        return attend(query, key, value, torch.zeros_like(bias) if is_wrong else bias)
+
+    monkeypatch.setattr(cached_attention, "attend_to_cache", plain)
+    for case in cached_attention.trial_cases(16):
+        assert (error_of(case, CPU, torch.float32) < LARGEST_ERROR) != is_wrong
+
+
+def test_the_kernel_is_used_for_many_rows_of_few_queries(monkeypatch):
+    monkeypatch.setattr(cached_attention, "has_cached_kernel", lambda *_: True)
+    bias = torch.zeros(256, 1, 1, 40)
+    with torch.no_grad():
+        assert suits_cached_attention(*inputs(), bias)
+        assert not suits_cached_attention(*inputs(255), bias[:255])
+        assert not suits_cached_attention(*inputs(num_queries=17), bias)
+        query, key, value = inputs()
+        copied = value.transpose(1, 2).contiguous().transpose(1, 2)
+        assert not suits_cached_attention(query, key, copied, bias)
+        assert not suits_cached_attention(query, key, value, bias.expand(-1, 4, -1, -1))
+    assert not suits_cached_attention(*inputs(), bias)
+
+
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed; PyTorch for GPUs brings it")
-def test_packed_attention_has_the_values_and_gradients_of_its_definition():
+def test_kernels_have_the_values_and_gradients_of_their_definitions():
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     result = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
@@ -118,3 +146,10 @@ if __name__ == "__main__":
     # The interpreter multiplies numbers in bf16 as if they were integers.
     for options in product(range(len(LENGTHS)), (24, 32, 64), (torch.float32, torch.float16), (False, True)):
         check(*options)
+    torch.cuda.device_of = lambda tensor: torch.no_grad()
+    for d_head, dtype in product((24, 32, 64), (torch.float32, torch.float16)):
+        for case in cached_attention.trial_cases(d_head):
+            assert error_of(case, CPU, dtype) < LARGEST_ERROR
+    query, key, value = inputs(3, 16)
+    mixed = attend_to_cache(query, key, value, torch.full((3, 1, 1, 40), -torch.inf))
+    assert torch.equal(mixed, torch.zeros_like(query))
