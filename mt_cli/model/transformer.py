@@ -131,11 +131,13 @@ class Transformer(nn.Module):
         if self.compiles_layers:
             tensors = x_ND, layout.starts, layout.sequences, layout.rotary_factors
             mark_rows(*(x for x in tensors if x is not None))
-        has_dropout = self.training and self.config.attention_dropout > 0
-        needs_grid = has_dropout or not has_row_kernels(x_ND.device, x_ND.dtype, self.config.d_head)
-        if layout.starts is None or (layout.mask is not None and needs_grid):
+        if layout.starts is None or (layout.mask is not None and self._needs_grid(x_ND)):
             return x_ND, layout.with_heads(self.config.num_heads)
         return x_ND, layout.without_grid()
+
+    def _needs_grid(self, x_ND: Tensor) -> bool:
+        has_dropout = self.training and self.config.attention_dropout > 0
+        return has_dropout or not has_row_kernels(x_ND.device, x_ND.dtype, self.config.d_head)
 
 
 class EncoderLayer(nn.Module):
