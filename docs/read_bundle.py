@@ -11,7 +11,7 @@ It is for models with rotary positions and `norm_order: pre` (`preset: tiny` and
   the embeddings. `sinusoidal`: dimension 2i is sin(p / 10000^(2i / d_model)), and dimension 2i + 1 the cosine of the
   same angle. `fairseq`: dimension i is sin((p + 2) * f^i), and dimension i + d_model / 2 its cosine, with
   f = 10000^(-1 / (d_model / 2 - 1)).
-- With `decoder_start: eos`, `[SOS]` has the embedding of `[EOS]`. With a tag such as `<en>it>` that is no entry, the
+- With `positions: fairseq`, `[SOS]` has the embedding of `[EOS]`. With a tag such as `<en>it>` that is no entry, the
   source begins with the entry `<en>` and the target with `<it>`, both after U+E000.
 - A translation has at most 10 + `max_length_ratio` times the tokens of the source, rounded down, and at most
   `max_length`, without `[EOS]`, which is then forced.

@@ -50,7 +50,6 @@ def write_config(folder, pairs, **changes):
             "log_every_steps": 1,
             "device": "cpu",
         },
-        "evaluation": {"num_resamples": 10},
     }
     (folder / "c.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     return "c.yaml"

@@ -198,7 +198,7 @@ def _corpus_of(source: Source, given: Given, evaluation: Mapping[str, Source]) -
         trees = {role: tree for role, tree in trees.items() if role in evaluation}
     share = float(f"{min(_LARGEST_SHARE, _PAIRS_HELD_OUT / num_rows):.1g}")
     corpus: Tree = {"source": sides.languages[0], "target": sides.languages[1], "train": train}
-    return corpus | {"valid": {"fraction": share, "seed": 1}} | trees, sides
+    return corpus | {"valid": {"fraction": share}} | trees, sides
 
 
 def text_for_evaluation(source: Source) -> dict[str, Tree]:

@@ -133,7 +133,7 @@ def notes_on_scripts(texts: Texts) -> Iterator[str]:
             yield (
                 f"sentences of {name} in {language} are in several scripts ({shown} of {scripts.total():,}): a model "
                 "of both writes either; to keep one, name it in the code of the language "
-                f"({code_with_script(language, frequent[0][0])}), so that corpus.filters.min_script_share drops the "
+                f"({code_with_script(language, frequent[0][0])}), so that corpus.filters.wrong_language drops the "
                 "others; or convert them"
             )
         in_train = counts.get(("train", language), Counter[str]())

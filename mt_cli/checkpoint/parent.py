@@ -28,11 +28,11 @@ from mt_cli.tokenizer.vocabulary_extension import extended_pair, old_ids_of_entr
 from mt_cli.tokenizer.vocabulary_training import reserved_characters
 
 _MAY_DIFFER: Mapping[str, frozenset[str]] = {
-    "tokenizer": frozenset({"bpe_dropout", "clean", "normalize", "letters"}),
+    "tokenizer": frozenset({"bpe_dropout", "normalize", "letters"}),
     "model": frozenset({"dropout", "attention_dropout", "feed_forward_dropout"}),
 }
 """Options that may have other values than in the parent."""
-_FIXED_BY_SENTENCEPIECE = frozenset({"clean", "normalize", "letters"})
+_FIXED_BY_SENTENCEPIECE = frozenset({"normalize", "letters"})
 """Exceptions for a SentencePiece model."""
 
 
@@ -98,7 +98,7 @@ def adopt(
             f"corpus.terms: {parent_path} has no entries for the marks of terms in its vocabulary; remove this option, "
             "or train a new model"
         )
-    spellings = [(of.tokenizer.clean, *of.tokenizer.changes_of_spelling) for of in (config, run.config)]
+    spellings = [of.tokenizer.changes_of_spelling for of in (config, run.config)]
     if spellings[0] != spellings[1]:
         tags = config.corpus.tags if is_kept else run.config.corpus.tags
         tokenizers = _with_spelling(tokenizers, config, tags)

@@ -58,9 +58,7 @@ def translate(
     unk: Annotated[
         str | None, _search("NAME", "Unknown words: copy the source word, keep [UNK], or avoid.", options.OF_RUN)
     ] = None,
-    sample: Annotated[
-        bool, flag(options.SEARCH, "--sample", "Choose tokens at random; see decoding.top_k, top_p.")
-    ] = False,
+    sample: Annotated[bool, flag(options.SEARCH, "--sample", "Choose tokens at random; see decoding.top_p.")] = False,
     seed: Annotated[int | None, _search("N", "Seed for --sample.", options.OF_RUN, min=0)] = None,
     overrides: options.SetDecodingOption = None,
     n_best: Annotated[int, option(_EXTRA, "N", "Lines per sentence: its best translations.", min=1, max=1000)] = 1,

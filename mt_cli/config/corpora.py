@@ -92,8 +92,6 @@ class CorpusConfig(Section):
     """[Changes of pairs](data.md#capitals-typing-errors-and-missing-full-stops) that teach a model what people type."""
     max_tokens: int = Field(default=256, ge=1)
     """Maximum length of a side in tokens; longer pairs are dropped."""
-    shuffle_buffer: int = Field(default=100_000, ge=1)
-    """Number of pairs of a stream that are shuffled at a time."""
 
     @without_problems
     def _evaluation_sets_are_whole(self) -> Iterator[str]:
@@ -220,12 +218,11 @@ class CorpusConfig(Section):
             for text, is_reverse in texts
         ]
 
-    def held_out(self, training_seed: int) -> tuple[float, int] | None:
-        """Share of `train` that is held out for `valid`, and seed of the choice; None if `valid` is text."""
+    @property
+    def held_out(self) -> float | None:
+        """Fraction of `train` that is held out for `valid`; None if `valid` is text."""
         share = self.valid[0]
-        if not isinstance(share, HeldOut):
-            return None
-        return share.fraction, training_seed if share.seed is None else share.seed
+        return share.fraction if isinstance(share, HeldOut) else None
 
     def natural(self) -> list[bool]:
         """For each source of `train`, True if people wrote it as sentences, so that pairs of it may be held out.

@@ -39,8 +39,6 @@ class TokenizerConfig(Section):
     """With bpe and unigram: keep all spaces, or read them like SentencePiece, as `mt export` to Argos needs."""
     shared: bool = False
     """Use one vocabulary for both languages instead of one each."""
-    clean: bool = True
-    """Compose letters with accents (NFC), and leave out soft hyphens and zero-width characters (except joiners)."""
     normalize: tuple[Literal["nfkc", "apostrophes", "joined_apostrophes", "lowercase"], ...] = Field(
         default=(), strict=False
     )
@@ -57,7 +55,7 @@ class TokenizerConfig(Section):
 
     @property
     def changes_of_spelling(self) -> tuple[str, ...]:
-        """Names of the normalisations of texts besides `clean`, for signatures of scores."""
+        """Names of the chosen normalisations of texts, for signatures of scores."""
         return (*self.normalize, *(f"{old}>{new}" for old, new in self.letters.items()))
 
     @if_complete
@@ -97,15 +95,11 @@ class ModelConfig(Section):
     num_decoder_layers: int = Field(default=3, ge=1, le=1000)
     """Number of decoder layers."""
     norm_order: Literal["pre", "post"] = "pre"
-    """Layer norm before each sub-layer, or after each residual addition (Vaswani et al. 2017)."""
-    final_norm: bool | None = None
-    """Layer norm after the last layers; `null`: with `norm_order: pre`."""
+    """Layer norm before each sub-layer and after the last, or after each residual addition (Vaswani et al. 2017)."""
     activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     """Activation of the feed-forward blocks; `swiglu` is the gated form of `silu` (swish)."""
     positions: Literal["sinusoidal", "rotary", "fairseq"] = "sinusoidal"
-    """Table added to the embeddings (`fairseq`: the one of M2M100 and NLLB), or rotary embedding."""
-    decoder_start: Literal["sos", "eos"] = "sos"
-    """Token that the decoder begins with: [SOS], or [EOS] as in M2M100 and NLLB."""
+    """Table added to the embeddings, or rotary embedding; `fairseq`: the table of imported M2M100 and NLLB models."""
     tie_embeddings: Literal["none", "target", "all"] = "target"
     """Tables that share weights: none, target embedding and output projection, or the source embedding as well."""
     qkv_bias: bool = True
@@ -127,16 +121,10 @@ class ModelConfig(Section):
             yield f"positions: rotary turns pairs, but a head has {self.d_head} elements; change num_heads"
         if self.d_model % 2:
             yield f"d_model: {self.d_model} is odd; sines and cosines come in pairs"
-        if self.norm_order == "pre" and self.final_norm is False:
-            yield "final_norm: false does not work with pre-norm layers; remove it or set norm_order: post"
 
     @property
     def d_head(self) -> int:
         return self.d_model // self.num_heads
-
-    @property
-    def ends_in_norm(self) -> bool:
-        return self.norm_order == "pre" if self.final_norm is None else self.final_norm
 
 
 class DecodingConfig(Section):
@@ -158,8 +146,6 @@ class DecodingConfig(Section):
     """Sample each token instead of searching; the same sentence and seed give the same sample."""
     temperature: float = Field(default=1.0, ge=0.001, le=100)
     """With `sample`: below 1 favours likely tokens."""
-    top_k: int | None = Field(default=None, ge=1)
-    """With `sample`: number of most likely tokens to sample from."""
     top_p: float | None = Field(default=None, gt=0, le=1)
     """With `sample`: total probability of the most likely tokens to sample from."""
     seed: int = Field(default=1, ge=0, lt=2**31)
@@ -178,7 +164,7 @@ class DecodingConfig(Section):
     @without_problems
     def _options_fit(self) -> Iterator[str]:
         fields = DecodingConfig.model_fields
-        for name in ("temperature", "top_k", "top_p", "seed"):
+        for name in ("temperature", "top_p", "seed"):
             if getattr(self, name) != fields[name].default and not self.sample:
                 yield f"{name}: used only by sampling; set sample to true (--sample)"
         if self.max_length is not None and self.max_length < self.min_length:
@@ -211,8 +197,6 @@ class EvaluationConfig(Section):
         "auto", "13a", "char", "zh", "intl", "none", "ja-mecab", "ko-mecab", "flores101", "flores200"
     ] = "auto"
     """Tokenizer of sacreBLEU; `auto`: `zh` for Chinese, `char` for languages without spaces, otherwise `13a`."""
-    num_resamples: int = Field(default=1000, ge=1, le=100_000)
-    """Bootstrap samples of a test set for confidence intervals and p-values (Koehn 2004)."""
 
 
 class Config(Section):

@@ -24,10 +24,9 @@ class FilterConfig(Section):
     """Maximum length of a side in characters."""
     max_length_ratio: float | None = Field(default=4.0, gt=1, le=1_000_000_000)
     """Maximum ratio of the lengths of both sides in characters, after adding 10 to both."""
-    min_script_share: float | None = Field(default=0.5, gt=0, le=1)
-    """Minimum share of letters in the script of the language, on either side."""
     wrong_language: bool = True
-    """Drop pairs with a side that has three common words of another language and none of its own."""
+    """Drop pairs with a side of which most letters are not in the script of its language, or that has three common
+    words of another language and none of its own."""
     markers: bool = True
     """Drop pairs with a side that stands for ten or more different and far longer texts, such as `<range>` or `...` for
     verses that a translation joins or lacks."""
@@ -157,15 +156,13 @@ class MonolingualConfig(Section):
 
 
 class HeldOut(Section):
-    """A seeded share of `train`, held out by the text of each pair; pairs with a held-out sentence are dropped.
+    """A share of `train`, held out by the text of each pair; pairs with a held-out sentence are dropped.
 
     Pairs of sources with a tag that names no language (`<bt>`) or a weight above 1 (a glossary) are not held out.
     """
 
     fraction: float = Field(gt=0, lt=1)
-    """Share of the other pairs, reached approximately."""
-    seed: int | None = Field(default=None, ge=0, lt=2**31)
-    """Seed of the choice; `null`: `training.seed`."""
+    """Share of the other pairs, reached approximately; `training.seed` does not change the choice."""
 
 
 Source = (

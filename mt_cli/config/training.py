@@ -43,12 +43,6 @@ class TrainingConfig(Section):
     """Decay of the learning rate after the warm-up; `linear` and `cosine` reach zero at the end of the run."""
     warmup_steps: int = Field(default=400, ge=0)
     """Updates in which the learning rate rises to its peak; a decay begins halfway at the latest."""
-    adam_betas: Annotated[
-        tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]], Field(strict=False)
-    ] = (0.9, 0.98)
-    """AdamW's decay rates for the averages of gradient and square."""
-    adam_epsilon: float = Field(default=1e-9, ge=1e-20, le=1_000_000)
-    """Added to AdamW's denominator."""
     weight_decay: float = Field(default=0.0, ge=0, le=1_000_000)
     """Decoupled weight decay of matrices, except embeddings."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
@@ -69,12 +63,8 @@ class TrainingConfig(Section):
     """Keep so many last and best checkpoints, and use their mean at the end if it is better."""
     tune_decoding: Changeable[bool] = False
     """At the end, choose length penalty and `no_repeat_ngram` on validation pairs, as `mt tune-decoding` does."""
-    max_bad_steps: Changeable[int] = Field(default=10, ge=1)
-    """After so many steps in a row that are not finite, and are skipped, training ends."""
     log_every_steps: Changeable[int] = Field(default=10, ge=1)
     """Updates between rows of `metrics.jsonl` and points in TensorBoard."""
-    num_samples: Changeable[int] = Field(default=5, ge=0)
-    """Sentences whose translations each validation writes to `samples.txt` and TensorBoard."""
     device: Changeable[str] = Field(default="auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
     """`auto` is CUDA, then MPS, then CPU; also `cuda:1`."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"

@@ -93,7 +93,7 @@ def prepare(
 def read(config: Config, cache: Cache, stream_rows: int | None = None) -> dict[str, Corpus]:
     """Read and clean all corpora except streams, with progress; takes them from the cache if it has them."""
     with Progress("reading", None, "pair") as bar:
-        return read_corpora(config.corpus, config.training.seed, cache, bar.advance, stream_rows)
+        return read_corpora(config.corpus, cache, bar.advance, stream_rows)
 
 
 def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> TokenizerPair:

@@ -91,7 +91,7 @@ class CTranslate2Engine:
         ]
         num_beams = 1 if decoding.sample else max(decoding.beam_size, num_best)
         sampling = {
-            "sampling_topk": decoding.top_k or 0,
+            "sampling_topk": 0,
             "sampling_topp": decoding.top_p or 1.0,
             "sampling_temperature": decoding.temperature,
         }

@@ -59,10 +59,6 @@ def _obstacles_to_transformers(config: Config) -> Iterator[Obstacle]:
         yield Obstacle("model.activation", model.activation, "relu")
     if model.positions != "sinusoidal":
         yield Obstacle("model.positions", model.positions, "sinusoidal")
-    if model.decoder_start != "sos":
-        yield Obstacle("model.decoder_start", model.decoder_start, "sos")
-    if not is_pre and model.ends_in_norm:
-        yield Obstacle("model.final_norm", "true with norm_order: post", None)
     if is_pre and model.tie_embeddings != "all":
         yield Obstacle("model.tie_embeddings", f"{model.tie_embeddings} with norm_order: pre", "all")
     if not (config.tokenizer.shared or config.tokenizer.algorithm == "sentencepiece"):

@@ -33,7 +33,7 @@ from mt_cli.runtime.group import ALONE, Group
 from mt_cli.translation.translator import Translator
 
 _QUICK_METRICS = ("bleu", "chrf", "cer", "wer")
-_PAIRS_PER_PART = 256
+_NUM_SAMPLES, _PAIRS_PER_PART = 5, 256
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Validation:
     metrics: Mapping[str, float]
     """Row of `metrics.jsonl`."""
     samples: Sequence[Sample]
-    """First `training.num_samples` pairs, alternating between directions."""
+    """First pairs of the set, alternating between directions."""
 
     @property
     def loss(self) -> float:
@@ -103,7 +103,7 @@ class Validator:
             hypotheses = group.map_shares(translator.translate, sources)
         languages = data.corpora["valid"].languages
         scores, directions = score_directions(self._scorer, languages, (hypotheses, references), _quick_scores)
-        rows = sampled_rows(languages, config.training.num_samples)
+        rows = sampled_rows(languages, _NUM_SAMPLES)
         metrics = {
             "valid/loss": tokens.loss,
             "valid/perplexity": tokens.perplexity,

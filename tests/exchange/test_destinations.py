@@ -21,7 +21,6 @@ MODELS = st.fixed_dictionaries(
         "positions": st.sampled_from(["sinusoidal", "rotary"]),
         "activation": st.sampled_from(["relu", "gelu", "silu", "swiglu"]),
         "norm_order": st.sampled_from(["pre", "post"]),
-        "final_norm": st.sampled_from([None, True]),
         "tie_embeddings": st.sampled_from(["none", "target"]),
         "qkv_bias": st.booleans(),
         "output_bias": st.booleans(),

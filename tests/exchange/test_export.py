@@ -45,7 +45,7 @@ def exported(served):
     "options",
     [
         {"norm_order": "post", "activation": "gelu"},
-        {"norm_order": "post", "final_norm": True},
+        {"norm_order": "post"},
         {"activation": "swiglu", "qkv_bias": False, "tie_embeddings": "none"},
         {"activation": "silu", "norm_order": "post", "output_bias": True, "positions": "rotary"},
     ],

@@ -40,8 +40,9 @@ def test_corpora_are_mixed_tagged_and_reported(mt, config, tmp_path):
     assert status == 2 and "<web>" in err
 
 
-def test_a_stream_trains_resumes_and_is_checked(mt, config, tmp_path):
-    settings = ["--config", config(sentences(300)), "--set", "corpus.shuffle_buffer=64"]
+def test_a_stream_trains_resumes_and_is_checked(mt, config, tmp_path, monkeypatch):
+    monkeypatch.setattr("mt_cli.data.streams.SHUFFLE_BUFFER", 64)
+    settings = ["--config", config(sentences(300))]
     settings += ["--set", "training.validate_every_steps=2"]
     settings += ["--set", "corpus.train={files: [train.en, train.de], streaming: true}"]
     longer = [*settings, "--set", "training.max_steps=5"]

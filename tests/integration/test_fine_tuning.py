@@ -174,7 +174,7 @@ def test_an_extended_vocabulary_leaves_old_logits_as_they_were(child, mt, tmp_pa
     for side in ("en", "xx"):
         text = "".join(f"{line} {number}\n" for number, line in enumerate(lines))
         (tmp_path / f"new.{side}").write_text(text if side == "en" else text.upper(), encoding="utf-8")
-    settings = "corpus.train={files: [new.en, new.xx], tag: <2zh>, filters: {identical: false, min_script_share: null}}"
+    settings = "corpus.train={files: [new.en, new.xx], tag: <2zh>, filters: {identical: false, wrong_language: false}}"
     extend = settings, "init.vocabulary=extend", "training.max_steps=1", "training.learning_rate=1e-12"
     status, _, err = child(*extend)
     assert status == 0, err

@@ -39,9 +39,9 @@ def train(mt, tiny_tree, corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(rounds, "FIRST_ROUND", 0.0)
     lines = (corpus / "train.xx").read_text(encoding="utf-8").splitlines()[:LINES]
     write_lines(tmp_path / "mono.xx", [f"{line[:-1]} {line}" for line in lines])
-    tiny_tree["corpus"] |= {"monolingual": {"target": {"file": "mono.xx"}}, "valid": {"fraction": 0.05, "seed": 44}}
+    tiny_tree["corpus"] |= {"monolingual": {"target": {"file": "mono.xx"}}, "valid": {"fraction": 0.05}}
     tiny_tree["training"] |= {"max_steps": 20, "validate_every_steps": 5, "schedule": "constant", "best_metric": "loss"}
-    tiny_tree["training"] |= {"learning_rate": 0.003, "num_samples": 2}
+    tiny_tree["training"] |= {"learning_rate": 0.003}
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
 
     def run(name, *arguments, **changes):

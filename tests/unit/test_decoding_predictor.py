@@ -150,7 +150,7 @@ def scarce_engine(monkeypatch):
     return new
 
 
-@pytest.mark.parametrize(("options", "pace"), [({"beam_size": 4}, ON_GPU), ({"sample": True, "top_k": 5}, ON_CPU)])
+@pytest.mark.parametrize(("options", "pace"), [({"beam_size": 4}, ON_GPU), ({"sample": True, "top_p": 0.9}, ON_CPU)])
 def test_a_batch_that_does_not_fit_is_searched_in_halves(monkeypatch, scarce_engine, options, pace):
     sentences, decoding = some_sentences(23), DecodingConfig(max_length=12, **options)
     expected = TransformerEngine(tiny()).search(sentences, decoding, 2)

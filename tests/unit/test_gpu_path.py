@@ -44,7 +44,7 @@ SEARCHES = [
     {"beam_size": 1},
     {"beam_size": 4},
     {"beam_size": 3, "no_repeat_ngram": 2, "unk": "avoid", "min_length": 2},
-    {"sample": True, "top_k": 5, "top_p": 0.9},
+    {"sample": True, "top_p": 0.9},
 ]
 RUNS = [
     (VARIANTS[0], {"micro_batches_per_step": 3, "max_grad_norm": None}),
