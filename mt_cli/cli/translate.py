@@ -158,6 +158,12 @@ def _output_of_documents(path: Path, output: Path | None) -> Path:
             f"{path}: a document; give a file for its translation (--output FILE), or read lines (--as-lines)"
         )
     if not path.is_dir():
+        from mt_cli.documents.formats import is_of_other_format
+
+        if is_of_other_format(output, path):
+            raise InputError(
+                f"--output {output}: {path} is written as {path.suffix} again; end the name so, and convert the file"
+            )
         check_output(output)
     check_distinct({"--input": path, "--output": output})
     return output

@@ -145,6 +145,10 @@ def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
         ("--file numbers.csv --source-language en --target-language de", "numbers.csv: the source has no letters"),
         ("--files train.en train.de --valid train.en --valid train.de", "train.en and train.de"),
         ("train.en de.tmx.gz", "de.tmx.gz"),
+        ("nowhere", "nowhere: no such file or folder; relative paths"),
+        ("train.en train.de --valid short.en", "short.en: not a file with both sides"),
+        ("numbers.csv --format xml", "--format xml: use tsv, "),
+        ("numbers.csv --columns 1 9", "numbers.csv: no column 9 among '0', "),
         ("--files train.en train.de --columns a b", "columns"),
     ],
 )
