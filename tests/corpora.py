@@ -41,7 +41,7 @@ def write_config(folder, pairs, **changes):
             "valid": write(folder, "valid", [(f"valid {n} a", f"gültig {n} a") for n in range(9)]),
             **changes,
         },
-        "decoding": {"beam_size": 1, "max_length": 12},
+        "decoding": {"beam_size": 1, "max_length_ratio": 0.5},
         "model": {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
         "training": {
             "max_steps": 4,

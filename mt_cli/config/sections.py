@@ -136,10 +136,6 @@ class DecodingConfig(Section):
     """0 favours short translations, larger values longer ones (Wu et al. 2016: their alpha)."""
     max_length_ratio: float = Field(default=3.0, gt=0, le=100)
     """Maximum tokens of a translation per source token, plus 10."""
-    min_length: int = Field(default=0, ge=0)
-    """Minimum length of a translation in tokens."""
-    max_length: int | None = Field(default=None, ge=1)
-    """Maximum length of a translation in tokens; `null`: only `max_length_ratio` limits it."""
     no_repeat_ngram: int | None = Field(default=None, ge=1)
     """Length of token sequences that may not occur twice in a translation; 3 prevents loops."""
     sample: bool = False
@@ -167,8 +163,6 @@ class DecodingConfig(Section):
         for name in ("temperature", "top_p", "seed"):
             if getattr(self, name) != fields[name].default and not self.sample:
                 yield f"{name}: used only by sampling; set sample to true (--sample)"
-        if self.max_length is not None and self.max_length < self.min_length:
-            yield f"max_length: {self.max_length} is less than min_length {self.min_length}"
 
 
 class InitConfig(Section):

@@ -84,7 +84,7 @@ def test_a_config_of_init_trains_as_long_as_it_says(mt, tmp_path, monkeypatch):
     assert mt("init", *arguments, "--name", "new")[0] == 0
     planned = re.search(r"max_epochs: \d+  # ([\d,]+) updates", (tmp_path / "new.yaml").read_text(encoding="utf-8"))
     changes = ("training.patience=null", "training.tune_decoding=false", "decoding.beam_size=1", "model.d_model=16")
-    changes += ("model.d_ff=16", "decoding.max_length=8")
+    changes += ("model.d_ff=16", "decoding.max_length_ratio=0.1")
     status, _, err = mt("train", "--config", "new.yaml", *(part for each in changes for part in ("--set", each)))
     assert status == 0, err
     report = json.loads((tmp_path / "runs/new/report.json").read_text(encoding="utf-8"))

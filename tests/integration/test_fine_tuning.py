@@ -32,7 +32,7 @@ def make_family(folder, corpus, tree):
     tree["model"] |= {"dropout": 0.3, "norm_order": "post", "output_bias": True}
     tree |= {"tokenizer": {"algorithm": "bpe", "vocab_size": 300, "shared": True}}
     tree["training"]["batch_tokens"] = 160
-    tree["decoding"]["max_length"] = 12
+    tree["decoding"]["max_length_ratio"] = 0.5
     (folder / "parent.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     del tree["model"], tree["tokenizer"]
     tree |= {"name": "child", "init": {"run": "runs/parent"}}
@@ -99,7 +99,7 @@ def test_a_child_begins_with_model_and_tokenizers_of_its_parent(child, mt, tmp_p
 
 def test_a_child_is_compared_with_the_score_of_its_parent(child, tmp_path):
     def trained(name, *settings):
-        status, _, err = child(*settings, f"name={name}", "training.max_steps=6", "decoding.max_length=8")
+        status, _, err = child(*settings, f"name={name}", "training.max_steps=6", "decoding.max_length_ratio=0.1")
         assert status == 0, err
         report = json.loads((tmp_path / "runs" / name / "report.json").read_text(encoding="utf-8"))
         return report["validation"]

@@ -165,7 +165,9 @@ def test_a_round_is_the_same_for_any_number_of_processes(train, monkeypatch):
 
 def test_another_model_translates_a_text_once(begin, train, tmp_path, corpus, monkeypatch):
     maker = begin("whole") / "config.yaml"
-    maker.write_text(maker.read_text(encoding="utf-8").replace("min_length: 0", "min_length: 3"), encoding="utf-8")
+    maker.write_text(
+        maker.read_text(encoding="utf-8").replace("max_length_ratio: 3.0", "max_length_ratio: 2.0"), encoding="utf-8"
+    )
     monkeypatch.setattr(rounds, "_LINES_PER_FILE", 100)
     changes = {"corpus.monolingual": "{target: {file: mono.xx, translate_with: runs/whole}}"}
     with monkeypatch.context() as patch:

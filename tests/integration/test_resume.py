@@ -185,7 +185,7 @@ def test_a_state_is_saved_now_and_then_and_at_signals(train, tmp_path, monkeypat
     assert names == {"last", "step-8", "step-12", "step-18"}
 
 
-SEARCH = {"beam_size": 1, "length_penalty": 0.5, "max_length": 3, "unk": "keep", "sample": "true", "top_p": 0.5}
+SEARCH = {"beam_size": 1, "length_penalty": 0.5, "max_length_ratio": 0.1, "unk": "keep", "sample": "true", "top_p": 0.5}
 RECORDS = {
     **{"validate_every_steps": 2, "save_every_minutes": 1e-9, "keep_last": 0},
     **{"log_every_steps": 3, "average_checkpoints": 2, "tune_decoding": "true", "patience": 100},

@@ -152,7 +152,7 @@ def test_each_translation_has_the_reserved_tokens_of_its_source(tokenizers, sear
     texts = [f"{RESERVED[4]} the {RESERVED[1]} of {RESERVED[2]}.", "a new file", f"{RESERVED[0]} and {RESERVED[1]}"]
     orders = [()] * 3 if prefix is None else [(1, 4, 2), (), (1, 0)]
     prefixes = [[reserved.target_ids[orders[0][number], 0].item() for number in prefix or ()], [], []]
-    decoding = DecodingConfig(**{"max_length": 20, **search}, max_length_ratio=20.0)
+    decoding = DecodingConfig(max_length_ratio=2.0, **search)
     sentences = [*map(Sentence, tokenizer.encode(texts), prefixes, orders)]
     hypotheses = TransformerEngine(model, reserved=reserved).search(sentences, decoding, 3)
     for (source, _, order), nbest in zip(sentences, hypotheses, strict=True):
