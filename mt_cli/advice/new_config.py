@@ -256,7 +256,7 @@ def _name_of(source: Source, languages: Languages) -> str:
     if isinstance(source, DatasetSource):
         stem = Path(source.dataset).name
     elif isinstance(source, FolderSource):
-        stem = Path(source.folder).absolute().name
+        stem = source.root.absolute().name
     else:
         path = Path(source.files[0] if isinstance(source, FilesSource) else str(getattr(source, "file", "")))
         stem = path.name.split(".")[0]

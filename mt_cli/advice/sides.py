@@ -58,7 +58,7 @@ def title_of(source: Source) -> str:
     if isinstance(source, DatasetSource):
         return f"dataset {source.dataset}"
     if isinstance(source, FolderSource):
-        return f"{source.folder} ({source.pattern})"
+        return source.folder
     return " and ".join(source.files) if isinstance(source, FilesSource) else str(getattr(source, "file", ""))
 
 
@@ -180,7 +180,7 @@ def _sides_of_catalogues(source: FileSource | FolderSource, given: Given) -> Sid
             listed = ", ".join([str(header), *others])
             raise InputError(
                 f"{title}: has translations into {listed}; give a file or a folder of one of these languages, or "
-                "write a config with a `pattern` such as '**/de.po' (docs/localisation.md)"
+                "a pattern such as 'po/**/de.po' (docs/localisation.md)"
             )
     source_language, target_language = (primary(code) if code else None for code in given)
     language = primary(header) if header else None

@@ -75,7 +75,7 @@ class CorpusConfig(Section):
     """Give corpora a tag: `to_target` (`<2it>`, after an own one: `<bt><2it>`), or, to those without one, `direction`
     (`<en>it>`, for M2M100 and NLLB)."""
     both_directions: bool = False
-    """Use each corpus once more, with its sides exchanged."""
+    """Use each corpus once more, with its sides exchanged, for one model of both directions."""
     monolingual: MonolingualConfig | None = None
     """[Text of one language](few_pairs.md#5-add-text-in-one-language), from which training makes more pairs."""
     temperature: float | None = Field(default=None, ge=1, le=1_000_000)
@@ -91,7 +91,7 @@ class CorpusConfig(Section):
     augment: AugmentConfig = AugmentConfig()
     """[Changes of pairs](data.md#capitals-typing-errors-and-missing-full-stops) that teach a model what people type."""
     max_tokens: int = Field(default=256, ge=1)
-    """Maximum length of a side in tokens; longer pairs are dropped."""
+    """Maximum length of a side in tokens; longer pairs, which need memory, are dropped."""
 
     @without_problems
     def _evaluation_sets_are_whole(self) -> Iterator[str]:

@@ -32,13 +32,13 @@ class TokenizerConfig(Section):
     vocab_size: int | None = Field(default=None, ge=8, le=2**24)
     """Maximum vocabulary size; `null`: no limit for words and characters, 8,000 for bpe and unigram."""
     min_frequency: int = Field(default=1, ge=1)
-    """Minimum frequency of a word (with bpe: of a merge) in the vocabulary."""
+    """Minimum frequency of a word (with bpe: of a merge) in the vocabulary; 2 teaches a word-level model `[UNK]`."""
     byte_fallback: bool = True
     """With bpe and unigram: spell unknown characters as UTF-8 bytes, which have 256 entries."""
     spacing: Literal["lossless", "sentencepiece"] = "lossless"
     """With bpe and unigram: keep all spaces, or read them like SentencePiece, as `mt export` to Argos needs."""
     shared: bool = False
-    """Use one vocabulary for both languages instead of one each."""
+    """Use one vocabulary for both languages instead of one each, if they share a script or many names."""
     normalize: tuple[Literal["nfkc", "apostrophes", "joined_apostrophes", "lowercase"], ...] = Field(
         default=(), strict=False
     )
@@ -103,15 +103,15 @@ class ModelConfig(Section):
     tie_embeddings: Literal["none", "target", "all"] = "target"
     """Tables that share weights: none, target embedding and output projection, or the source embedding as well."""
     qkv_bias: bool = True
-    """Use biases in the query, key and value projections."""
+    """Use biases in the query, key and value projections; many recent models have none."""
     output_bias: bool = False
-    """Use a bias in the output projection, as Marian does."""
+    """Use a bias in the output projection, as imported Marian models do."""
     dropout: float = Field(default=0.1, ge=0, le=0.99)
     """Dropout rate of embeddings and of each sub-layer's output."""
     attention_dropout: float = Field(default=0.0, ge=0, le=0.99)
-    """Dropout rate of attention maps."""
+    """Dropout rate of attention maps, for few pairs."""
     feed_forward_dropout: float = Field(default=0.0, ge=0, le=0.99)
-    """Dropout rate inside the feed-forward blocks."""
+    """Dropout rate inside the feed-forward blocks, for few pairs."""
 
     @if_complete
     def _sizes_fit(self) -> Iterator[str]:
@@ -135,7 +135,7 @@ class DecodingConfig(Section):
     length_penalty: float = Field(default=1.0, ge=0, le=10)
     """0 favours short translations, larger values longer ones (Wu et al. 2016: their alpha)."""
     max_length_ratio: float = Field(default=3.0, gt=0, le=100)
-    """Maximum tokens of a translation per source token, plus 10."""
+    """Maximum tokens of a translation per source token, plus 10; lower values cut loops short."""
     no_repeat_ngram: int | None = Field(default=None, ge=1)
     """Length of token sequences that may not occur twice in a translation; 3 prevents loops."""
     sample: bool = False
@@ -143,15 +143,15 @@ class DecodingConfig(Section):
     temperature: float = Field(default=1.0, ge=0.001, le=100)
     """With `sample`: below 1 favours likely tokens."""
     top_p: float | None = Field(default=None, gt=0, le=1)
-    """With `sample`: total probability of the most likely tokens to sample from."""
+    """With `sample`: total probability of the most likely tokens to sample from; 0.9 avoids nonsense."""
     seed: int = Field(default=1, ge=0, lt=2**31)
-    """With `sample`: seed, beside the sentence."""
+    """With `sample`: seed, beside the sentence, for other samples."""
     unk: Literal["copy", "keep", "avoid"] = "copy"
     """Unknown words: copy the source word that attention points at, keep `[UNK]`, or never generate it."""
     capitals: Literal["keep", "lower"] = "keep"
     """`lower`: translate lines in capitals as if they were in lower case, and write capitals again."""
     batch_tokens: int = Field(default=16_384, ge=1)
-    """Source tokens translated at once, with padding and beams; GPUs take up to 262,144 if memory allows."""
+    """Source tokens translated at once, with padding and beams, less for little memory; GPUs take up to 262,144."""
 
     @property
     def greedy(self) -> DecodingConfig:

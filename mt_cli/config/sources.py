@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
@@ -46,11 +48,11 @@ class TextSource(Section):
     name: str | None = Field(default=None, min_length=1)
     """Name in reports; `null`: the name of the file, dataset or built-in corpus."""
     languages: TwoTexts | None = None
-    """Source and target language if they differ from those of the config."""
+    """Source and target language if they differ from those of the config, in a model of several directions."""
     tag: str | None = Field(default=None, pattern=r"^\S+$", max_length=50)
     """Token before each source sentence, such as `<bt>`, or `to_target` or `direction`, as for `corpus.tag`."""
     reverse: bool = False
-    """Exchange the sides: the second text is the source. `languages` names the sides after the exchange."""
+    """Exchange the sides, as for catalogues into the source language. `languages` names them after the exchange."""
     weight: float | None = Field(default=None, ge=1e-9, le=1000)
     """Times that a pair is seen per epoch (of a stream: relative share); `null`: once, or by `temperature`."""
     filters: FilterConfig | None = None
@@ -98,15 +100,19 @@ class FolderSource(TextSource):
     """All files of one format in a folder, such as the catalogues of a program or the memories of a project."""
 
     folder: str = Field(min_length=1)
-    """Folder, which is searched with all folders in it."""
-    pattern: str = Field(min_length=1)
-    """Names of the files, such as `**/*.po`, which are read in the order of their names."""
+    """Folder whose `.po`, `.tmx` or `.xlf` files are read, in the order of their names; or a pattern of files:
+    `po/**/it.po`."""
     columns: TwoColumns | None = None
     """Source and target column, as for `file`."""
     format: FormatName | None = None
     """Format of the files, as for `file`."""
     skip_damaged: bool = False
     """Skip damaged files, and count them; `false`: they are an error."""
+
+    @property
+    def root(self) -> Path:
+        """Folder, or the part of a pattern without wildcards."""
+        return Path(*takewhile(lambda part: not set("*?[").intersection(part), Path(self.folder).parts))
 
 
 class BuiltinSource(TextSource):

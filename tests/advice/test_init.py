@@ -124,7 +124,7 @@ def test_a_folder_of_catalogues_is_a_corpus(mt, tmp_path):
     status, out, err = mt("init", "po")
     assert status == 0, err
     corpus = load_config(tmp_path / out.strip()).corpus
-    assert corpus.languages == ("en", "de") and corpus.train == (FolderSource(folder="po", pattern="**/*.po"),)
+    assert corpus.languages == ("en", "de") and corpus.train == (FolderSource(folder="po"),)
     assert "po, more/two.po, line 4\n" in mt("data", "show", "--config", out.strip(), "-n", "100")[1]
 
 
