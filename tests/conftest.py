@@ -332,7 +332,7 @@ def trained(corpus, one_thread, once):
 @pytest.fixture(scope="session")
 def trained_subwords(corpus, one_thread, once):
     """A finished tiny run with a shared vocabulary of subwords. All workers share it: copy it before you change it."""
-    tokenizer = {"algorithm": "bpe", "vocab_size": 80, "byte_fallback": False, "shared": True}
+    tokenizer = {"algorithm": "bpe", "vocab_size": 340, "shared": True}
     return once("trained_subwords", lambda runs: train_well(corpus, runs, 24, tokenizer=tokenizer)) / "tiny"
 
 

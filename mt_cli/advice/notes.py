@@ -83,14 +83,11 @@ def notes_on_markers(data: Data) -> Iterator[str]:
 
 def notes_on_unknown_tokens(data: Data, config: Config) -> Iterator[str]:
     """Note sides of evaluation sets with many unknown tokens."""
-    if config.tokenizer.algorithm in ("bpe", "unigram"):
-        advice = "set tokenizer.byte_fallback to true"
-    else:
-        units = "words" if config.tokenizer.algorithm == "word_level" else "characters"
-        advice = (
-            f"train has these {units} too rarely or never; train on text of the same kind, or use tokenizer.algorithm "
-            "bpe or unigram, which have no unknown tokens"
-        )
+    units = "words" if config.tokenizer.algorithm == "word_level" else "characters"
+    advice = (
+        f"train has these {units} too rarely or never; train on text of the same kind, or use tokenizer.algorithm "
+        "bpe or unigram, which have no unknown tokens"
+    )
     for name, statistics in data.statistics.items():
         for side in SIDES:
             share = getattr(statistics, side).unknown_share

@@ -30,11 +30,9 @@ class TokenizerConfig(Section):
     algorithm: Literal["word_level", "bpe", "unigram", "char", "sentencepiece"] = "word_level"
     """Words, byte-pair encoding, unigram model, or characters; `sentencepiece`: models of an imported run."""
     vocab_size: int | None = Field(default=None, ge=8, le=2**24)
-    """Maximum vocabulary size; `null`: no limit for words and characters, 8,000 for bpe and unigram."""
+    """Maximum vocabulary size; `null`: no limit for words and characters, 8,000 for bpe and unigram, with 256 bytes."""
     min_frequency: int = Field(default=1, ge=1)
     """Minimum frequency of a word (with bpe: of a merge) in the vocabulary; 2 teaches a word-level model `[UNK]`."""
-    byte_fallback: bool = True
-    """With bpe and unigram: spell unknown characters as UTF-8 bytes, which have 256 entries."""
     spacing: Literal["lossless", "sentencepiece"] = "lossless"
     """With bpe and unigram: keep all spaces, or read them like SentencePiece, as `mt export` to Argos needs."""
     shared: bool = False
@@ -71,7 +69,7 @@ class TokenizerConfig(Section):
             return
         if self.algorithm not in ("bpe", "unigram"):
             yield f"spacing: sentencepiece: not with algorithm {self.algorithm}; set algorithm to bpe or unigram"
-        for name in ("byte_fallback", "normalize", "letters"):
+        for name in ("normalize", "letters"):
             if getattr(self, name) != TokenizerConfig.model_fields[name].get_default(call_default_factory=True):
                 yield f"{name}: not with spacing: sentencepiece; remove it, or set spacing to lossless"
 

@@ -16,7 +16,7 @@ from mt_cli.config.writing import on_one_line
 from mt_cli.errors import InputError
 from mt_cli.exchange.names import ACTIVATIONS
 
-_OF_OTHER_TOKENIZERS = ("byte_fallback", "normalize", "letters")
+_OF_OTHER_TOKENIZERS = ("normalize", "letters")
 """Options of `tokenizer` that have their defaults with `spacing: sentencepiece`."""
 
 _WORD = re.compile(r"\w+|.")

@@ -30,7 +30,6 @@ TOKENIZERS = st.fixed_dictionaries(
     {
         "algorithm": st.sampled_from(["word_level", "bpe", "unigram", "char"]),
         "shared": st.booleans(),
-        "byte_fallback": st.booleans(),
         "normalize": st.sampled_from([[], ["nfkc"]]),
         "letters": st.sampled_from([{}, {"ã": "â"}]),
     }

@@ -70,9 +70,9 @@ def test_a_vocabulary_with_its_spaces_is_a_sentencepiece_model(processor, algori
     assert [text.split() for text in decoded] == [text.replace("▁", " ").split() for text in texts]
 
 
-@pytest.mark.parametrize("key", ["normalize", "letters", "byte_fallback", "algorithm"])
+@pytest.mark.parametrize("key", ["normalize", "letters", "algorithm"])
 def test_what_sentencepiece_cannot_do_is_refused_by_name(tiny_tree, key):
-    wrong = {"normalize": ("nfkc",), "letters": {"a": "e"}, "byte_fallback": False, "algorithm": "word_level"}
+    wrong = {"normalize": ("nfkc",), "letters": {"a": "e"}, "algorithm": "word_level"}
     tiny_tree["tokenizer"] = {"algorithm": "bpe", "spacing": "sentencepiece", key: wrong[key]}
     with pytest.raises(ConfigError, match=rf"tokenizer\.{key}: |bpe or unigram"):
         parse_config(tiny_tree, "x.yaml")

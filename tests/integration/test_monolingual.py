@@ -25,7 +25,7 @@ from mt_cli.training.plan import pace_of
 LINES = 300
 CASE = {"training.ema_decay": 0.9, "corpus.filters.keep_likely": 0.5}
 SLOW_CASE = {
-    "tokenizer": "{algorithm: bpe, vocab_size: 60, byte_fallback: false, bpe_dropout: 0.1, shared: true}",
+    "tokenizer": "{algorithm: bpe, vocab_size: 320, bpe_dropout: 0.1, shared: true}",
     "training.inserted_words": 0.5,
     "corpus.monolingual": "{target: {file: mono.xx}, source: {file: CORPUS/train.en}}",
 }

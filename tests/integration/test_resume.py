@@ -56,7 +56,7 @@ def overflow_at(monkeypatch, first, number=1):
     monkeypatch.setattr(GradientAccumulator, "accumulate", overflow)
 
 
-SUBWORDS = {"tokenizer.algorithm": "bpe", "tokenizer.vocab_size": 60, "tokenizer.byte_fallback": "false"}
+SUBWORDS = {"tokenizer.algorithm": "bpe", "tokenizer.vocab_size": 320}
 SUBWORDS |= {"batch_tokens": 1000, "validate_every_steps": 1000}  # Few steps, because every step segments words anew.
 MIXED = {"tokenizer.shared": "true", "corpus.terms": "true", "concatenated_pairs": 0.5, "inserted_words": 0.5}
 LIKELY = {"corpus.both_directions": "true", "corpus.tag": "to_target", "corpus.filters.keep_likely": 0.5}

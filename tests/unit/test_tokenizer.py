@@ -50,10 +50,9 @@ def test_decode_inverts_encode_and_special_tokens_cannot_be_spelt(algorithm):
 @given(texts=st.lists(st.text(max_size=12).map(cleaned), min_size=1, max_size=4))
 @example(texts=["￭ ▁ [EOS] a￭b"])
 def test_decode_inverts_encode_of_known_text(algorithm, texts):
-    options = {"byte_fallback": False} if algorithm in SUBWORDS else {}
     if algorithm == "unigram":
         texts = [*texts, "some words"]  # Its trainer needs something to split.
-    tokenizer = trained(algorithm, texts, **options)
+    tokenizer = trained(algorithm, texts)
     for text, ids in zip(texts, tokenizer.encode(texts), strict=True):
         if UNK_ID not in ids:
             assert tokenizer.decode([ids]) == [text]
@@ -102,10 +101,7 @@ def test_text_cannot_spell_bytes_nor_bytes_a_text(of_words, algorithm):
 def test_a_vocabulary_has_room_for_bytes_or_characters(algorithm):
     with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: 200 .* 276"):
         trained(algorithm, vocab_size=200)
-    assert trained(algorithm, vocab_size=200, byte_fallback=False).vocab_size <= 200
     assert trained(algorithm, vocab_size=276).vocab_size <= 276
-    with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: 40 .* tokenizer\.byte_fallback"):
-        trained("unigram", ["".join(map(chr, range(0x4E00, 0x4E80)))], vocab_size=40, byte_fallback=False)
 
 
 MIXED_TEXTS = [
@@ -162,10 +158,9 @@ def test_spans_hold_the_characters_of_their_tokens(algorithm):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("byte_fallback", [True, False])
-def test_a_saved_tokenizer_is_equal_also_of_almost_no_text(tmp_path, algorithm, byte_fallback):
-    config = TokenizerConfig(algorithm=algorithm, byte_fallback=byte_fallback)
-    has_bytes = byte_fallback and algorithm in SUBWORDS
+def test_a_saved_tokenizer_is_equal_also_of_almost_no_text(tmp_path, algorithm):
+    config = TokenizerConfig(algorithm=algorithm)
+    has_bytes = algorithm in SUBWORDS
     for texts in ([], [" "], ["a"], ["▁", "￭"], ["<x>", "<x> "], TEXTS):
         tokenizer = train_tokenizer(texts, config, ["<x>"])
         path = tmp_path / "tokenizer.json"

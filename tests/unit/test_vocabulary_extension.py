@@ -17,15 +17,12 @@ NEW = [
 ]
 CONFIGS = [
     TokenizerConfig(algorithm="bpe", vocab_size=330),
-    TokenizerConfig(algorithm="bpe", vocab_size=60, byte_fallback=False),
     TokenizerConfig(algorithm="unigram", vocab_size=330, spacing="sentencepiece"),
     TokenizerConfig(algorithm="word_level"),
 ]
 
 
-@pytest.fixture(
-    params=CONFIGS, ids=lambda config: f"{config.algorithm}, {config.spacing}, bytes {config.byte_fallback}"
-)
+@pytest.fixture(params=CONFIGS, ids=lambda config: f"{config.algorithm}, {config.spacing}")
 def config(request):
     return request.param
 
