@@ -209,7 +209,7 @@ def _words(text: str) -> list[str]:
 
 def notes_on_spans(data: Data, config: Config) -> Iterator[str]:
     """Note pairs of each corpus whose protected spans are not the same on both sides, with places."""
-    protection = Protection.of(config.corpus)
+    protection = Protection.of(config.corpus.protect)
     for name, corpus in data.corpora.items() if protection else ():
         mask = sample(corpus, _PAIRS_EXAMINED, config.training.seed)
         num_pairs, places = 0, list[tuple[str, int]]()
@@ -240,7 +240,7 @@ def notes_on_terms(data: Data, config: Config, glossary: Glossary) -> Iterator[s
     mask = sample(corpus, _PAIRS_EXAMINED, config.training.seed)
     for part in corpus.parts:
         mask[part.span] &= part.languages == config.corpus.languages
-    protection = Protection.of(config.corpus)
+    protection = Protection.of(config.corpus.protect)
     counts, places = Counter[tuple[str, str]](), defaultdict[tuple[str, str], list[tuple[str, int]]](list)
     for part, (number, source, target) in corpus.rows_of_parts(mask):
         terms = glossary.find(protection.protect(untagged(source, config.corpus.tags)).text)

@@ -90,8 +90,8 @@ def adopt(
         raise RunError(f"init.run: {error}") from None
     if config.corpus.has_protection and not all(tokenizer.reserved_ids for tokenizer in tokenizers):
         raise ConfigError(
-            f"corpus.protect: {parent_path} has no entries for protected spans in its vocabulary; remove this option "
-            "and protect_patterns, or train a new model"
+            f"corpus.protect: {parent_path} has no entries for protected spans in its vocabulary; remove this option, "
+            "or train a new model"
         )
     if config.corpus.terms and not all(tokenizer.has_term_marks for tokenizer in tokenizers):
         raise ConfigError(
@@ -165,7 +165,7 @@ def inherited(config: Config, previous: Config, origin: str) -> Config:
             if key not in may_differ and value != before[key]:
                 problems.append(f"{section}.{key}: is {on_one_line(before[key])} there, not {on_one_line(value)}")
         tree[section] = before | options
-    for key in ("protect", "protect_patterns", "terms"):
+    for key in ("protect", "terms"):
         tree["corpus"].setdefault(key, previous.corpus.model_dump(mode="json")[key])
     if problems:
         raise ConfigError("\n  ".join([f"{origin}:", *problems]) + "\nRemove these options, or train a new model.")

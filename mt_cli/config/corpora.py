@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import regex
 from pydantic import Field, model_validator
@@ -22,6 +22,7 @@ from mt_cli.config.sources import (
 from mt_cli.config.tags import Tagging, synthetic_tag_of, tag_of, targets_of, written_out
 
 _REVERSE_WEIGHT = 0.5
+_Pattern = Annotated[str, Field(pattern="^/.+/$")]
 _ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
 
 
@@ -80,12 +81,10 @@ class CorpusConfig(Section):
     """[Text of one language](few_pairs.md#5-add-text-in-one-language), from which training makes more pairs."""
     temperature: float | None = Field(default=None, ge=1, le=1_000_000)
     """Sample the corpora or directions of `train` by their sizes to the power of 1/temperature; 1: by size."""
-    protect: tuple[Literal["markup", "urls", "emails", "dollars", "braces", "printf", "numbers"], ...] = Field(
-        default=(), strict=False
+    protect: tuple[Literal["markup", "urls", "emails", "dollars", "braces", "printf", "numbers"] | _Pattern, ...] = (
+        Field(default=(), strict=False)
     )
-    """Kinds of [spans](data.md#protected-spans) that translations keep as they are."""
-    protect_patterns: tuple[str, ...] = Field(default=(), strict=False)
-    """Own regular expressions of such spans, before `protect`."""
+    """Kinds of [spans](data.md#protected-spans) that translations keep as they are, or patterns: `/[A-Z]+-[0-9]+/`."""
     terms: bool = False
     """Train a model to use [glossaries](terms.md); with `tokenizer.shared`."""
     augment: AugmentConfig = AugmentConfig()
@@ -123,11 +122,11 @@ class CorpusConfig(Section):
 
     @without_problems
     def _patterns_are_valid(self) -> Iterator[str]:
-        for pattern in self.protect_patterns:
+        for pattern in self.protect:
             try:
                 regex.compile(pattern)
             except regex.error as error:
-                yield f"protect_patterns: {pattern!r:.80}: not a regular expression: {error}"
+                yield f"protect: {pattern!r:.80}: not a regular expression: {error}"
 
     @without_problems
     def _mixture_is_clear(self) -> Iterator[str]:
@@ -242,7 +241,7 @@ class CorpusConfig(Section):
     @property
     def has_protection(self) -> bool:
         """True if spans are protected, so that the vocabulary has reserved entries."""
-        return bool(self.protect or self.protect_patterns)
+        return bool(self.protect)
 
     @property
     def is_streaming(self) -> bool:

@@ -80,7 +80,7 @@ class StreamedPairs(TrainingPairs):
 
     def _encode(self, buffer: Sequence[_Rows], counts: Sequence[Counter[str]]) -> EncodedPairs:
         """Encode the rows that are kept, and count all; several processes share the blocks and exchange the ids."""
-        config, protection = self._config, Protection.of(self._config)
+        config, protection = self._config, Protection.of(self._config.protect)
 
         def encode(rows: _Rows) -> tuple[NDArray[np.uint8], pa.RecordBatch]:
             block = _filtered(rows, config, self._evaluation_hashes)

@@ -79,8 +79,7 @@ def _obstacles_to_argos(config: Config) -> Iterator[Obstacle]:
         yield Obstacle("tokenizer.spacing", tokenizer.spacing, "sentencepiece")
         for key in _OF_OTHER_TOKENIZERS:
             yield from _unless_default(tokenizer, "tokenizer", key)
-    for key in ("protect", "protect_patterns"):
-        yield from _unless_default(config.corpus, "corpus", key)
+    yield from _unless_default(config.corpus, "corpus", "protect")
 
 
 _CHECKS: Mapping[str, tuple[str, Callable[[Config], Iterator[Obstacle]]]] = {

@@ -130,7 +130,7 @@ class Validator:
             with_dtype(model, self._dtype, self._device), advance, ReservedIds.of(data.tokenizers)
         )
         max_tokens = self.longest_source or corpus.max_tokens
-        limits = corpus.tagging.of_corpora, corpus.languages, corpus.max_tokens, Protection.of(corpus)
+        limits = corpus.tagging.of_corpora, corpus.languages, corpus.max_tokens, Protection.of(corpus.protect)
         seen = self.sentences_seen
         return Translator(engine, data.tokenizers, decoding, max_tokens, *limits, sentences_seen=seen)
 
