@@ -14,11 +14,13 @@ from mt_cli.advice.new_config import texts_by_side
 from mt_cli.config.loading import load_config, parse_config
 from mt_cli.data.encode import EncodedPairs
 from mt_cli.data.prepare import synthetic_shares
+from mt_cli.decoding import constraints
 from mt_cli.errors import InputError
 from mt_cli.run import loop, rounds
 from mt_cli.run.resume import save_state
 from mt_cli.run.rounds import Rounds
 from mt_cli.runtime.group import Group
+from mt_cli.tokenizer.special_tokens import EOS_ID
 from mt_cli.tokenizer.tokenizer import load_tokenizers
 from mt_cli.training.plan import pace_of
 
@@ -164,10 +166,8 @@ def test_a_round_is_the_same_for_any_number_of_processes(train, monkeypatch):
 
 
 def test_another_model_translates_a_text_once(begin, train, tmp_path, corpus, monkeypatch):
-    maker = begin("whole") / "config.yaml"
-    maker.write_text(
-        maker.read_text(encoding="utf-8").replace("max_length_ratio: 3.0", "max_length_ratio: 2.0"), encoding="utf-8"
-    )
+    begin("whole")
+    monkeypatch.setattr(constraints, "NEVER_PRODUCED", (*constraints.NEVER_PRODUCED, EOS_ID))  # No line is empty.
     monkeypatch.setattr(rounds, "_LINES_PER_FILE", 100)
     changes = {"corpus.monolingual": "{target: {file: mono.xx, translate_with: runs/whole}}"}
     with monkeypatch.context() as patch:
