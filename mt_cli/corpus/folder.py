@@ -41,7 +41,10 @@ def files_in_folder(source: FolderSource) -> list[Path]:
             raise CorpusError(f"{where}: has files of several formats ({', '.join(suffixes)}); {advice}")
     if not paths:
         problem = "no file fits the pattern" if is_pattern else "has no .po, .tmx or .xlf files"
-        raise CorpusError(f"{where}: {problem}; a pattern such as {root}/**/*.tsv names files of other formats")
+        raise CorpusError(
+            f"{where}: {problem}; a pattern such as {root}/**/*.tsv names files of other formats, and `dataset` "
+            "(mt init --dataset) a folder with the layout of the Hugging Face hub"
+        )
     return paths
 
 
