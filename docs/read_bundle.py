@@ -11,10 +11,10 @@ It is for models with rotary positions and `norm_order: pre` (`preset: tiny` and
   the embeddings. `sinusoidal`: dimension 2i is sin(p / 10000^(2i / d_model)), and dimension 2i + 1 the cosine of the
   same angle. `fairseq`: dimension i is sin((p + 2) * f^i), and dimension i + d_model / 2 its cosine, with
   f = 10000^(-1 / (d_model / 2 - 1)).
-- With `decoder_start: eos`, `[SOS]` has the embedding of `[EOS]`. With a tag such as `<en>it>` that is no entry, the
+- With `positions: fairseq`, `[SOS]` has the embedding of `[EOS]`. With a tag such as `<en>it>` that is no entry, the
   source begins with the entry `<en>` and the target with `<it>`, both after U+E000.
-- A translation has at most 10 + `max_length_ratio` times the tokens of the source, rounded down, and at most
-  `max_length`, without `[EOS]`, which is then forced.
+- A translation has at most 10 + `max_length_ratio` times the tokens of the source, rounded down, without `[EOS]`, which
+  is then forced.
 - The source has at most `most_tokens` tokens, without tag and `[EOS]`. `mt translate` splits longer lines, copies lines
   without letters, puts one space between words, and replaces `[UNK]`.
 """
@@ -87,7 +87,7 @@ def translate(sentence):
     source_ids, ids = source.encode(sentence).ids, [special["[SOS]"]]
     memory = stack([*source_ids, special["[EOS]"]], source_table, "encoder")
     longest = int(len(source_ids) * decoding["max_length_ratio"]) + 10
-    while len(ids) <= min(longest, decoding["max_length"] or longest):  # [SOS] does not count.
+    while len(ids) <= longest:  # [SOS] does not count.
         hidden_state = stack(ids, target_table, "decoder", memory)[-1]
         logits = functional.linear(hidden_state, projection, w.get("projection.bias"))
         logits[[special["[PAD]"], special["[SOS]"]]] = -math.inf

@@ -69,6 +69,13 @@ def one_seed_and_one_thread():
         torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def few_resamples():
+    from mt_cli.evaluation import scores
+
+    scores.NUM_RESAMPLES = 30  # The smallest p-value is 1/31.
+
+
 @pytest.fixture(scope="session")
 def root():
     return ROOT
@@ -148,7 +155,7 @@ def new_tiny_tree(corpus):
             "source": "en",
             "target": "xx",
             "train": {"files": [str(corpus / "train.en"), str(corpus / "train.xx")]},
-            "valid": {"fraction": 0.1, "seed": 44},  # Holds out exactly 40 pairs.
+            "valid": {"fraction": 0.0935},  # Holds out exactly 40 pairs.
             "test": {"files": [str(corpus / "test.en"), str(corpus / "test.xx")]},
         },
         "model": {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
@@ -160,7 +167,6 @@ def new_tiny_tree(corpus):
             "device": "cpu",
         },
         "decoding": {"beam_size": 2},
-        "evaluation": {"num_resamples": 10},
     }
 
 
@@ -326,7 +332,7 @@ def trained(corpus, one_thread, once):
 @pytest.fixture(scope="session")
 def trained_subwords(corpus, one_thread, once):
     """A finished tiny run with a shared vocabulary of subwords. All workers share it: copy it before you change it."""
-    tokenizer = {"algorithm": "bpe", "vocab_size": 80, "byte_fallback": False, "shared": True}
+    tokenizer = {"algorithm": "bpe", "vocab_size": 340, "shared": True}
     return once("trained_subwords", lambda runs: train_well(corpus, runs, 24, tokenizer=tokenizer)) / "tiny"
 
 
@@ -354,7 +360,7 @@ def quick_tree(tiny_tree, tmp_path):
     """The tiny config with 11 steps an epoch, and only a few sentences to validate and test."""
     for side, lines in (("en", "one.\ntwo six.\nten.\n"), ("xx", "ONE.\nTWO SIX.\nTEN.\n")):
         (tmp_path / f"test.{side}").write_text(lines, encoding="utf-8")
-    tiny_tree["corpus"] |= {"valid": {"fraction": 0.02, "seed": 44}, "test": {"files": ["test.en", "test.xx"]}}
+    tiny_tree["corpus"] |= {"valid": {"fraction": 0.0282}, "test": {"files": ["test.en", "test.xx"]}}
     tiny_tree["training"]["batch_tokens"] = 220
     return tiny_tree
 

@@ -41,7 +41,7 @@ def write_config(folder, pairs, **changes):
             "valid": write(folder, "valid", [(f"valid {n} a", f"gültig {n} a") for n in range(9)]),
             **changes,
         },
-        "decoding": {"beam_size": 1, "max_length": 12},
+        "decoding": {"beam_size": 1, "max_length_ratio": 0.5},
         "model": {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
         "training": {
             "max_steps": 4,
@@ -50,7 +50,6 @@ def write_config(folder, pairs, **changes):
             "log_every_steps": 1,
             "device": "cpu",
         },
-        "evaluation": {"num_resamples": 10},
     }
     (folder / "c.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     return "c.yaml"

@@ -18,7 +18,6 @@ _WAYS = (
     "of --valid or --test, repeat the option"
 )
 _KINDS = ("files", "file", "dataset", "example")
-_FORMATS_OF_FOLDERS = (".po", ".tmx", ".xlf", ".xliff")
 Tree = dict[str, Any]
 
 
@@ -91,7 +90,7 @@ def _training_text(source: Mapping[str, Any]) -> Tree:
     if len(paths) == 2:
         given = {"files": tuple(paths)}
     elif paths:
-        given = _folder(paths[0]) if os.path.isdir(paths[0]) else {"file": paths[0]}
+        given = {"folder" if _is_folder(paths[0]) else "file": paths[0]}
     _check_sides("mt init", given.get("files", ()))
     return given | {key: value for key, value in source.items() if key not in (*_KINDS, "paths")}
 
@@ -106,21 +105,9 @@ def _check_sides(option: str, files: Sequence[str]) -> None:
             raise InputError(f"{file}: a {suffix} file holds both languages; give it alone ({option} {file!r})")
 
 
-def _folder(folder: str) -> Tree:
-    """Catalogues or translation memories in a folder; raises InputError unless there is one such format."""
-    from mt_cli.corpus.formats.table import suffix_of
-
-    suffixes = {suffix_of(path) or "" for path in Path(folder).rglob("*") if path.is_file()}
-    suffixes = {suffix for suffix in suffixes if suffix.startswith(_FORMATS_OF_FOLDERS)}
-    if len(suffixes) != 1:
-        problem = (
-            f"files of several formats ({', '.join(sorted(suffixes))})" if suffixes else "no .po, .tmx or .xlf files"
-        )
-        raise InputError(
-            f"{folder}: has {problem}; give one file with --file, two files with a sentence per line with --files, or "
-            "a folder with the layout of the Hugging Face hub with --dataset"
-        )
-    return {"folder": folder, "pattern": f"**/*{suffixes.pop()}"}
+def _is_folder(path: str) -> bool:
+    """True for a folder, and for a pattern of files."""
+    return os.path.isdir(path) or (not os.path.exists(path) and "*" in path)
 
 
 def _evaluation_text(option: str, names: list[str], train: Mapping[str, Any], skip_damaged: bool) -> Tree:
@@ -136,8 +123,8 @@ def _evaluation_text(option: str, names: list[str], train: Mapping[str, Any], sk
         _check_sides(option, names)
         return {"files": tuple(names)}
     suffix = suffix_of(Path(names[0])) or ""
-    if os.path.isdir(names[0]):
-        return _folder(names[0]) | ({"skip_damaged": True} if skip_damaged else {})
+    if _is_folder(names[0]):
+        return {"folder": names[0]} | ({"skip_damaged": True} if skip_damaged else {})
     if "dataset" in train and not suffix:
         return {**train, "split": names[0]}
     file_format = {"format": train["format"]} if "format" in train and not suffix else {}

@@ -198,7 +198,7 @@ def _corpus_of(source: Source, given: Given, evaluation: Mapping[str, Source]) -
         trees = {role: tree for role, tree in trees.items() if role in evaluation}
     share = float(f"{min(_LARGEST_SHARE, _PAIRS_HELD_OUT / num_rows):.1g}")
     corpus: Tree = {"source": sides.languages[0], "target": sides.languages[1], "train": train}
-    return corpus | {"valid": {"fraction": share, "seed": 1}} | trees, sides
+    return corpus | {"valid": {"fraction": share}} | trees, sides
 
 
 def text_for_evaluation(source: Source) -> dict[str, Tree]:
@@ -256,7 +256,7 @@ def _name_of(source: Source, languages: Languages) -> str:
     if isinstance(source, DatasetSource):
         stem = Path(source.dataset).name
     elif isinstance(source, FolderSource):
-        stem = Path(source.folder).absolute().name
+        stem = source.root.absolute().name
     else:
         path = Path(source.files[0] if isinstance(source, FilesSource) else str(getattr(source, "file", "")))
         stem = path.name.split(".")[0]

@@ -82,14 +82,11 @@ def notes_on_markers(data: Data) -> Iterator[str]:
 
 def notes_on_unknown_tokens(data: Data, config: Config) -> Iterator[str]:
     """Note sides of evaluation sets with many unknown tokens."""
-    if config.tokenizer.algorithm in ("bpe", "unigram"):
-        advice = "set tokenizer.byte_fallback to true"
-    else:
-        units = "words" if config.tokenizer.algorithm == "word_level" else "characters"
-        advice = (
-            f"train has these {units} too rarely or never; train on text of the same kind, or use tokenizer.algorithm "
-            "bpe or unigram, which have no unknown tokens"
-        )
+    units = "words" if config.tokenizer.algorithm == "word_level" else "characters"
+    advice = (
+        f"train has these {units} too rarely or never; train on text of the same kind, or use tokenizer.algorithm "
+        "bpe or unigram, which have no unknown tokens"
+    )
     for name, statistics in data.statistics.items():
         for side in SIDES:
             share = getattr(statistics, side).unknown_share
@@ -132,7 +129,7 @@ def notes_on_scripts(texts: Texts) -> Iterator[str]:
             yield (
                 f"sentences of {name} in {language} are in several scripts ({shown} of {scripts.total():,}): a model "
                 "of both writes either; to keep one, name it in the code of the language "
-                f"({code_with_script(language, frequent[0][0])}), so that corpus.filters.min_script_share drops the "
+                f"({code_with_script(language, frequent[0][0])}), so that corpus.filters.wrong_language drops the "
                 "others; or convert them"
             )
         in_train = counts.get(("train", language), Counter[str]())
@@ -211,7 +208,7 @@ def _words(text: str) -> list[str]:
 
 def notes_on_spans(data: Data, config: Config) -> Iterator[str]:
     """Note pairs of each corpus whose protected spans are not the same on both sides, with places."""
-    protection = Protection.of(config.corpus)
+    protection = Protection.of(config.corpus.protect)
     for name, corpus in data.corpora.items() if protection else ():
         mask = sample(corpus, _PAIRS_EXAMINED, config.training.seed)
         num_pairs, places = 0, list[tuple[str, int]]()
@@ -242,7 +239,7 @@ def notes_on_terms(data: Data, config: Config, glossary: Glossary) -> Iterator[s
     mask = sample(corpus, _PAIRS_EXAMINED, config.training.seed)
     for part in corpus.parts:
         mask[part.span] &= part.languages == config.corpus.languages
-    protection = Protection.of(config.corpus)
+    protection = Protection.of(config.corpus.protect)
     counts, places = Counter[tuple[str, str]](), defaultdict[tuple[str, str], list[tuple[str, int]]](list)
     for part, (number, source, target) in corpus.rows_of_parts(mask):
         terms = glossary.find(protection.protect(untagged(source, config.corpus.tags)).text)

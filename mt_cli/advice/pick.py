@@ -25,6 +25,7 @@ from mt_cli.corpus.languages import primary, writes_spaces
 from mt_cli.corpus.monolingual import BETWEEN_SIDES, kept_lines
 from mt_cli.corpus.text_hashes import hash_of
 from mt_cli.data.prepare import evaluation_hashes, read
+from mt_cli.data.streams import SHUFFLE_BUFFER
 from mt_cli.errors import InputError
 
 _WORD, _CHARACTER = regex.compile(r"[\p{L}\p{M}\p{N}]+"), regex.compile(r"[\p{L}\p{N}]\p{M}*")
@@ -55,7 +56,7 @@ def pick_from(path: Path, config: Config, cache: Cache, number: int) -> tuple[li
     Raises InputError if the text is in another language, and CorpusError if a corpus cannot be read.
     """
     corpus, language = config.corpus, config.corpus.source
-    corpora = read(config, cache, corpus.shuffle_buffer)
+    corpora = read(config, cache, SHUFFLE_BUFFER)
     filters = corpus.filters.model_copy(update=BETWEEN_SIDES)
     kept, counts = kept_lines([path], language, filters, evaluation_hashes(corpora))
     lines: list[str] = kept.to_pylist()

@@ -58,7 +58,7 @@ def title_of(source: Source) -> str:
     if isinstance(source, DatasetSource):
         return f"dataset {source.dataset}"
     if isinstance(source, FolderSource):
-        return f"{source.folder} ({source.pattern})"
+        return source.folder
     return " and ".join(source.files) if isinstance(source, FilesSource) else str(getattr(source, "file", ""))
 
 
@@ -180,7 +180,7 @@ def _sides_of_catalogues(source: FileSource | FolderSource, given: Given) -> Sid
             listed = ", ".join([str(header), *others])
             raise InputError(
                 f"{title}: has translations into {listed}; give a file or a folder of one of these languages, or "
-                "write a config with a `pattern` such as '**/de.po' (docs/localisation.md)"
+                "a pattern such as 'po/**/de.po' (docs/localisation.md)"
             )
     source_language, target_language = (primary(code) if code else None for code in given)
     language = primary(header) if header else None
@@ -221,7 +221,12 @@ def _sides_of_table(
     columns = source.columns or preferred
     if columns is not None:
         by_number = {str(number): name for number, name in enumerate(headings, start=1) if str(number) not in headings}
-        by_name = [code_of.get(by_number.get(name, name)) for name in columns]
+        names_of_columns = [by_number.get(column, column) for column in columns]
+        for column, name in zip(columns, names_of_columns, strict=True):
+            if headings and name not in headings:
+                found = ", ".join(map(repr, headings[:20]))
+                raise InputError(f"{title}: no column {column} among {found}; {NAME_COLUMNS}, by name or number from 1")
+        by_name = [code_of.get(name) for name in names_of_columns]
         return _complete(title, given, by_name, options={"columns": list(columns)})
     columns = columns_by_role(headings)
     is_heading = len(code_of) > 1 and (not may_be_text or any(map(is_common, code_of.values())))

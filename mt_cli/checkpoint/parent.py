@@ -28,11 +28,11 @@ from mt_cli.tokenizer.vocabulary_extension import extended_pair, old_ids_of_entr
 from mt_cli.tokenizer.vocabulary_training import reserved_characters
 
 _MAY_DIFFER: Mapping[str, frozenset[str]] = {
-    "tokenizer": frozenset({"bpe_dropout", "clean", "normalize", "letters"}),
+    "tokenizer": frozenset({"bpe_dropout", "normalize", "letters"}),
     "model": frozenset({"dropout", "attention_dropout", "feed_forward_dropout"}),
 }
 """Options that may have other values than in the parent."""
-_FIXED_BY_SENTENCEPIECE = frozenset({"clean", "normalize", "letters"})
+_FIXED_BY_SENTENCEPIECE = frozenset({"normalize", "letters"})
 """Exceptions for a SentencePiece model."""
 
 
@@ -90,15 +90,15 @@ def adopt(
         raise RunError(f"init.run: {error}") from None
     if config.corpus.has_protection and not all(tokenizer.reserved_ids for tokenizer in tokenizers):
         raise ConfigError(
-            f"corpus.protect: {parent_path} has no entries for protected spans in its vocabulary; remove this option "
-            "and protect_patterns, or train a new model"
+            f"corpus.protect: {parent_path} has no entries for protected spans in its vocabulary; remove this option, "
+            "or train a new model"
         )
     if config.corpus.terms and not all(tokenizer.has_term_marks for tokenizer in tokenizers):
         raise ConfigError(
             f"corpus.terms: {parent_path} has no entries for the marks of terms in its vocabulary; remove this option, "
             "or train a new model"
         )
-    spellings = [(of.tokenizer.clean, *of.tokenizer.changes_of_spelling) for of in (config, run.config)]
+    spellings = [of.tokenizer.changes_of_spelling for of in (config, run.config)]
     if spellings[0] != spellings[1]:
         tags = config.corpus.tags if is_kept else run.config.corpus.tags
         tokenizers = _with_spelling(tokenizers, config, tags)
@@ -165,7 +165,7 @@ def inherited(config: Config, previous: Config, origin: str) -> Config:
             if key not in may_differ and value != before[key]:
                 problems.append(f"{section}.{key}: is {on_one_line(before[key])} there, not {on_one_line(value)}")
         tree[section] = before | options
-    for key in ("protect", "protect_patterns", "terms"):
+    for key in ("protect", "terms"):
         tree["corpus"].setdefault(key, previous.corpus.model_dump(mode="json")[key])
     if problems:
         raise ConfigError("\n  ".join([f"{origin}:", *problems]) + "\nRemove these options, or train a new model.")

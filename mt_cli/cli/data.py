@@ -31,10 +31,11 @@ _pairs = partial(option, "Pairs")
 def _prepared(loaded: Config) -> tuple[Config, Data, Cache]:
     """Complete config, its data and the cache; of a stream, as many rows as its buffer has."""
     from mt_cli.corpus.cache import Cache
+    from mt_cli.data.streams import SHUFFLE_BUFFER
     from mt_cli.run.config import prepare_new
 
     cache = Cache(RUNS / ".cache")
-    return *prepare_new(loaded, cache, stream_rows=loaded.corpus.shuffle_buffer)[:2], cache
+    return *prepare_new(loaded, cache, stream_rows=SHUFFLE_BUFFER)[:2], cache
 
 
 def data_check(

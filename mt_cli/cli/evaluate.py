@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,10 +30,6 @@ def evaluate(
     against: Annotated[File, _scores("PATH", "Run, or file of translations, to compare with.")] = None,
     comet: Annotated[str | None, _scores("MODEL", "COMET model, a name or a file (extra: comet).")] = None,
     bleu_tokenizer: Annotated[str | None, _scores("NAME", "Tokenizer of sacreBLEU.", "by the language")] = None,
-    num_resamples: Annotated[
-        int | None,
-        _scores("N", "Random samples for confidence intervals.", options.OF_RUN, min=1, max=100_000),
-    ] = None,
     split_sentences: options.SplitSentencesOption = None,
     beam_size: options.BeamSizeOption = None,
     length_penalty: options.LengthPenaltyOption = None,
@@ -85,7 +80,6 @@ def evaluate(
     test_set = test_set.into(to) if to else test_set
     direction = translator.languages[0], to or translator.languages[1]
     scorer = compare.scorer_for(config, test_set.name, direction[1], bool(to), bleu_tokenizer)
-    scorer = replace(scorer, num_resamples=num_resamples or scorer.num_resamples)
     system = compare.System(paths, translator, config, checkpoint, search, direction)
     comet_scorer = compare.load_comet(comet) if comet else None
     scores = compare.evaluate_system(system, test_set, scorer, against, load, comet_scorer)

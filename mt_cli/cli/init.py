@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 from mt_cli.advice.init import Request, write_config
 from mt_cli.cli.options import RUNS, argument, check_choice, check_languages, flag, option
@@ -82,6 +82,10 @@ def init(
     """
     given = locals()
     check_languages(source_language, target_language)
+    if format is not None:
+        from mt_cli.config.sources import FormatName
+
+        check_choice("--format", format, *get_args(FormatName))
     if destination is not None:
         from mt_cli.exchange.destinations import DESTINATIONS
 

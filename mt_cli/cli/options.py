@@ -65,7 +65,7 @@ ConfigOption = Annotated[Path, file_option(CONFIG, "Config, such as configs/quic
 SetOption = Annotated[list[str] | None, _set_option(CONFIG, "training.max_epochs=5")]
 SetCorpusOption = Annotated[list[str] | None, _set_option(CONFIG, "corpus.filters.identical=false")]
 SetTokenizerOption = Annotated[list[str] | None, _set_option(CONFIG, "tokenizer.vocab_size=4000")]
-SetDecodingOption = Annotated[list[str] | None, _set_option(SEARCH, "decoding.max_length=50")]
+SetDecodingOption = Annotated[list[str] | None, _set_option(SEARCH, "decoding.no_repeat_ngram=3")]
 RunOption = Annotated[Path | None, _model("DIR", "Run directory.", NEWEST_RUN)]
 RunsOption = Annotated[list[Path] | None, _model("DIR", "Run directory; several are an ensemble.", NEWEST_RUN, "--run")]
 JsonOption = Annotated[bool, flag(OUTPUT, "--json", "Print JSON.")]

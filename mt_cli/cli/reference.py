@@ -50,7 +50,7 @@ def reference() -> str:
     text = re.sub(r"docs/(\w+)\.md", r"[\1](\1.md)", text)
     text = re.sub(r"\*\*Usage\*\*:\n\n(```console\n\$ mt [\w -]+ \[OPTIONS\]\n```\n\n)?", "", text)
     text = re.sub(r"\* `--help`.*\n|\*\*Commands\*\*:\n\n(\* `.*\n)+", "", text)
-    text = re.sub(r"such as [\w.]+=\S+; can", "such as decoding.max_length=50; can", text)
+    text = re.sub(r"such as [\w.]+=\S+; can", "such as decoding.no_repeat_ngram=3; can", text)
     counts = Counter(re.findall(r"^\* `--.*$", text, flags=re.MULTILINE))
     common = [line for line, count in reversed(counts.most_common()) if count >= _MIN_COMMANDS]
     shared = sorted({line.split("`")[1]: line for line in common}.values())  # Of two texts, the more common one.

@@ -59,9 +59,7 @@ def translate(
     unk: Annotated[
         str | None, _search("NAME", "Unknown words: copy the source word, keep [UNK], or avoid.", options.OF_RUN)
     ] = None,
-    sample: Annotated[
-        bool, flag(options.SEARCH, "--sample", "Choose tokens at random; see decoding.top_k, top_p.")
-    ] = False,
+    sample: Annotated[bool, flag(options.SEARCH, "--sample", "Choose tokens at random; see decoding.top_p.")] = False,
     seed: Annotated[int | None, _search("N", "Seed for --sample.", options.OF_RUN, min=0)] = None,
     overrides: options.SetDecodingOption = None,
     n_best: Annotated[int, option(_EXTRA, "N", "Lines per sentence: its best translations.", min=1, max=1000)] = 1,
@@ -163,6 +161,12 @@ def _output_of_documents(path: Path, output: Path | None) -> Path:
             f"{path}: a document; give a file for its translation (--output FILE), or read lines (--as-lines)"
         )
     if not path.is_dir():
+        from mt_cli.documents.formats import is_of_other_format
+
+        if is_of_other_format(output, path):
+            raise InputError(
+                f"--output {output}: {path} is written as {path.suffix} again; end the name so, and convert the file"
+            )
         check_output(output)
     check_distinct({"--input": path, "--output": output})
     return output

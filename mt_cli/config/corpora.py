@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import regex
 from pydantic import Field, model_validator
@@ -22,6 +22,7 @@ from mt_cli.config.sources import (
 from mt_cli.config.tags import Tagging, synthetic_tag_of, tag_of, targets_of, written_out
 
 _REVERSE_WEIGHT = 0.5
+_Pattern = Annotated[str, Field(pattern="^/.+/$")]
 _ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
 
 
@@ -75,25 +76,21 @@ class CorpusConfig(Section):
     """Give corpora a tag: `to_target` (`<2it>`, after an own one: `<bt><2it>`), or, to those without one, `direction`
     (`<en>it>`, for M2M100 and NLLB)."""
     both_directions: bool = False
-    """Use each corpus once more, with its sides exchanged."""
+    """Use each corpus once more, with its sides exchanged, for one model of both directions."""
     monolingual: MonolingualConfig | None = None
     """[Text of one language](few_pairs.md#5-add-text-in-one-language), from which training makes more pairs."""
     temperature: float | None = Field(default=None, ge=1, le=1_000_000)
     """Sample the corpora or directions of `train` by their sizes to the power of 1/temperature; 1: by size."""
-    protect: tuple[Literal["markup", "urls", "emails", "dollars", "braces", "printf", "numbers"], ...] = Field(
-        default=(), strict=False
+    protect: tuple[Literal["markup", "urls", "emails", "dollars", "braces", "printf", "numbers"] | _Pattern, ...] = (
+        Field(default=(), strict=False)
     )
-    """Kinds of [spans](data.md#protected-spans) that translations keep as they are."""
-    protect_patterns: tuple[str, ...] = Field(default=(), strict=False)
-    """Own regular expressions of such spans, before `protect`."""
+    """Kinds of [spans](data.md#protected-spans) that translations keep as they are, or patterns: `/[A-Z]+-[0-9]+/`."""
     terms: bool = False
     """Train a model to use [glossaries](terms.md); with `tokenizer.shared`."""
     augment: AugmentConfig = AugmentConfig()
     """[Changes of pairs](data.md#capitals-typing-errors-and-missing-full-stops) that teach a model what people type."""
     max_tokens: int = Field(default=256, ge=1)
-    """Maximum length of a side in tokens; longer pairs are dropped."""
-    shuffle_buffer: int = Field(default=100_000, ge=1)
-    """Number of pairs of a stream that are shuffled at a time."""
+    """Maximum length of a side in tokens; longer pairs, which need memory, are dropped."""
 
     @without_problems
     def _evaluation_sets_are_whole(self) -> Iterator[str]:
@@ -125,11 +122,11 @@ class CorpusConfig(Section):
 
     @without_problems
     def _patterns_are_valid(self) -> Iterator[str]:
-        for pattern in self.protect_patterns:
+        for pattern in self.protect:
             try:
                 regex.compile(pattern)
             except regex.error as error:
-                yield f"protect_patterns: {pattern!r:.80}: not a regular expression: {error}"
+                yield f"protect: {pattern!r:.80}: not a regular expression: {error}"
 
     @without_problems
     def _mixture_is_clear(self) -> Iterator[str]:
@@ -220,12 +217,11 @@ class CorpusConfig(Section):
             for text, is_reverse in texts
         ]
 
-    def held_out(self, training_seed: int) -> tuple[float, int] | None:
-        """Share of `train` that is held out for `valid`, and seed of the choice; None if `valid` is text."""
+    @property
+    def held_out(self) -> float | None:
+        """Fraction of `train` that is held out for `valid`; None if `valid` is text."""
         share = self.valid[0]
-        if not isinstance(share, HeldOut):
-            return None
-        return share.fraction, training_seed if share.seed is None else share.seed
+        return share.fraction if isinstance(share, HeldOut) else None
 
     def natural(self) -> list[bool]:
         """For each source of `train`, True if people wrote it as sentences, so that pairs of it may be held out.
@@ -245,7 +241,7 @@ class CorpusConfig(Section):
     @property
     def has_protection(self) -> bool:
         """True if spans are protected, so that the vocabulary has reserved entries."""
-        return bool(self.protect or self.protect_patterns)
+        return bool(self.protect)
 
     @property
     def is_streaming(self) -> bool:

@@ -201,7 +201,7 @@ def _explain_problem(problem: Mapping[str, Any], tree: Any, root: type[Section])
     value = repr(problem["input"])
     shown = value if len(value) < 60 else type(problem["input"]).__name__
     message = message[:1].lower() + message[1:].replace("valid tuple", "valid list")
-    return f"{where}found {shown}; {message.replace('input should', 'it should')}"
+    return f"{where}found {shown}; {re.sub('^(input|string) should', 'it should', message)}"
 
 
 def _dotted_key(loc: Sequence[str | int], tree: Any, section: type[Section]) -> tuple[str, type[Section]]:

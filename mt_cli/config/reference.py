@@ -12,7 +12,7 @@ import inspect
 import json
 from collections.abc import Iterator
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -103,9 +103,10 @@ def _default(field: FieldInfo) -> str:
 
 def _values(field: FieldInfo) -> str:
     """The other choices of an option, or its limits without obvious ones and those that only keep numbers finite."""
-    for option in (field.annotation, *get_args(field.annotation)):
+    inner = get_args(field.annotation)
+    for option in (field.annotation, *inner, *chain.from_iterable(map(get_args, inner))):
         if get_origin(option) is Literal:
-            return ", ".join(f"`{choice}`" for choice in get_args(option) if choice != field.default)
+            return ", ".join(f"`{choice}`" for choice in get_args(option) if choice and choice != field.default)
     words = {"ge": "from", "gt": "more than", "le": "to", "lt": "less than"}
     limits = ((word, getattr(limit, name, None)) for limit in field.metadata for name, word in words.items())
     text = " ".join(f"{word} {value:,}" for word, value in limits if value == 0 or 1e-3 <= (value or 0) <= 1e5)

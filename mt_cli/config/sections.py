@@ -30,17 +30,13 @@ class TokenizerConfig(Section):
     algorithm: Literal["word_level", "bpe", "unigram", "char", "sentencepiece"] = "word_level"
     """Words, byte-pair encoding, unigram model, or characters; `sentencepiece`: models of an imported run."""
     vocab_size: int | None = Field(default=None, ge=8, le=2**24)
-    """Maximum vocabulary size; `null`: no limit for words and characters, 8,000 for bpe and unigram."""
+    """Maximum vocabulary size; `null`: no limit for words and characters, 8,000 for bpe and unigram, with 256 bytes."""
     min_frequency: int = Field(default=1, ge=1)
-    """Minimum frequency of a word (with bpe: of a merge) in the vocabulary."""
-    byte_fallback: bool = True
-    """With bpe and unigram: spell unknown characters as UTF-8 bytes, which have 256 entries."""
+    """Minimum frequency of a word (with bpe: of a merge) in the vocabulary; 2 teaches a word-level model `[UNK]`."""
     spacing: Literal["lossless", "sentencepiece"] = "lossless"
     """With bpe and unigram: keep all spaces, or read them like SentencePiece, as `mt export` to Argos needs."""
     shared: bool = False
-    """Use one vocabulary for both languages instead of one each."""
-    clean: bool = True
-    """Compose letters with accents (NFC), and leave out soft hyphens and zero-width characters (except joiners)."""
+    """Use one vocabulary for both languages instead of one each, if they share a script or many names."""
     normalize: tuple[Literal["nfkc", "apostrophes", "joined_apostrophes", "lowercase"], ...] = Field(
         default=(), strict=False
     )
@@ -57,7 +53,7 @@ class TokenizerConfig(Section):
 
     @property
     def changes_of_spelling(self) -> tuple[str, ...]:
-        """Names of the normalisations of texts besides `clean`, for signatures of scores."""
+        """Names of the chosen normalisations of texts, for signatures of scores."""
         return (*self.normalize, *(f"{old}>{new}" for old, new in self.letters.items()))
 
     @if_complete
@@ -73,7 +69,7 @@ class TokenizerConfig(Section):
             return
         if self.algorithm not in ("bpe", "unigram"):
             yield f"spacing: sentencepiece: not with algorithm {self.algorithm}; set algorithm to bpe or unigram"
-        for name in ("byte_fallback", "normalize", "letters"):
+        for name in ("normalize", "letters"):
             if getattr(self, name) != TokenizerConfig.model_fields[name].get_default(call_default_factory=True):
                 yield f"{name}: not with spacing: sentencepiece; remove it, or set spacing to lossless"
 
@@ -97,27 +93,23 @@ class ModelConfig(Section):
     num_decoder_layers: int = Field(default=3, ge=1, le=1000)
     """Number of decoder layers."""
     norm_order: Literal["pre", "post"] = "pre"
-    """Layer norm before each sub-layer, or after each residual addition (Vaswani et al. 2017)."""
-    final_norm: bool | None = None
-    """Layer norm after the last layers; `null`: with `norm_order: pre`."""
+    """Layer norm before each sub-layer and after the last, or after each residual addition (Vaswani et al. 2017)."""
     activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     """Activation of the feed-forward blocks; `swiglu` is the gated form of `silu` (swish)."""
     positions: Literal["sinusoidal", "rotary", "fairseq"] = "sinusoidal"
-    """Table added to the embeddings (`fairseq`: the one of M2M100 and NLLB), or rotary embedding."""
-    decoder_start: Literal["sos", "eos"] = "sos"
-    """Token that the decoder begins with: [SOS], or [EOS] as in M2M100 and NLLB."""
+    """Table added to the embeddings, or rotary embedding; `fairseq`: the table of imported M2M100 and NLLB models."""
     tie_embeddings: Literal["none", "target", "all"] = "target"
     """Tables that share weights: none, target embedding and output projection, or the source embedding as well."""
     qkv_bias: bool = True
-    """Use biases in the query, key and value projections."""
+    """Use biases in the query, key and value projections; many recent models have none."""
     output_bias: bool = False
-    """Use a bias in the output projection, as Marian does."""
+    """Use a bias in the output projection, as imported Marian models do."""
     dropout: float = Field(default=0.1, ge=0, le=0.99)
     """Dropout rate of embeddings and of each sub-layer's output."""
     attention_dropout: float = Field(default=0.0, ge=0, le=0.99)
-    """Dropout rate of attention maps."""
+    """Dropout rate of attention maps, for few pairs."""
     feed_forward_dropout: float = Field(default=0.0, ge=0, le=0.99)
-    """Dropout rate inside the feed-forward blocks."""
+    """Dropout rate inside the feed-forward blocks, for few pairs."""
 
     @if_complete
     def _sizes_fit(self) -> Iterator[str]:
@@ -127,16 +119,10 @@ class ModelConfig(Section):
             yield f"positions: rotary turns pairs, but a head has {self.d_head} elements; change num_heads"
         if self.d_model % 2:
             yield f"d_model: {self.d_model} is odd; sines and cosines come in pairs"
-        if self.norm_order == "pre" and self.final_norm is False:
-            yield "final_norm: false does not work with pre-norm layers; remove it or set norm_order: post"
 
     @property
     def d_head(self) -> int:
         return self.d_model // self.num_heads
-
-    @property
-    def ends_in_norm(self) -> bool:
-        return self.norm_order == "pre" if self.final_norm is None else self.final_norm
 
 
 class DecodingConfig(Section):
@@ -147,29 +133,23 @@ class DecodingConfig(Section):
     length_penalty: float = Field(default=1.0, ge=0, le=10)
     """0 favours short translations, larger values longer ones (Wu et al. 2016: their alpha)."""
     max_length_ratio: float = Field(default=3.0, gt=0, le=100)
-    """Maximum tokens of a translation per source token, plus 10."""
-    min_length: int = Field(default=0, ge=0)
-    """Minimum length of a translation in tokens."""
-    max_length: int | None = Field(default=None, ge=1)
-    """Maximum length of a translation in tokens; `null`: only `max_length_ratio` limits it."""
+    """Maximum tokens of a translation per source token, plus 10; lower values cut loops short."""
     no_repeat_ngram: int | None = Field(default=None, ge=1)
     """Length of token sequences that may not occur twice in a translation; 3 prevents loops."""
     sample: bool = False
     """Sample each token instead of searching; the same sentence and seed give the same sample."""
     temperature: float = Field(default=1.0, ge=0.001, le=100)
     """With `sample`: below 1 favours likely tokens."""
-    top_k: int | None = Field(default=None, ge=1)
-    """With `sample`: number of most likely tokens to sample from."""
     top_p: float | None = Field(default=None, gt=0, le=1)
-    """With `sample`: total probability of the most likely tokens to sample from."""
+    """With `sample`: total probability of the most likely tokens to sample from; 0.9 avoids nonsense."""
     seed: int = Field(default=1, ge=0, lt=2**31)
-    """With `sample`: seed, beside the sentence."""
+    """With `sample`: seed, beside the sentence, for other samples."""
     unk: Literal["copy", "keep", "avoid"] = "copy"
     """Unknown words: copy the source word that attention points at, keep `[UNK]`, or never generate it."""
     capitals: Literal["keep", "lower"] = "keep"
     """`lower`: translate lines in capitals as if they were in lower case, and write capitals again."""
     batch_tokens: int = Field(default=16_384, ge=1)
-    """Source tokens translated at once, with padding and beams; GPUs take up to 262,144 if memory allows."""
+    """Source tokens translated at once, with padding and beams, less for little memory; GPUs take up to 262,144."""
 
     @property
     def greedy(self) -> DecodingConfig:
@@ -178,11 +158,9 @@ class DecodingConfig(Section):
     @without_problems
     def _options_fit(self) -> Iterator[str]:
         fields = DecodingConfig.model_fields
-        for name in ("temperature", "top_k", "top_p", "seed"):
+        for name in ("temperature", "top_p", "seed"):
             if getattr(self, name) != fields[name].default and not self.sample:
                 yield f"{name}: used only by sampling; set sample to true (--sample)"
-        if self.max_length is not None and self.max_length < self.min_length:
-            yield f"max_length: {self.max_length} is less than min_length {self.min_length}"
 
 
 class InitConfig(Section):
@@ -211,8 +189,6 @@ class EvaluationConfig(Section):
         "auto", "13a", "char", "zh", "intl", "none", "ja-mecab", "ko-mecab", "flores101", "flores200"
     ] = "auto"
     """Tokenizer of sacreBLEU; `auto`: `zh` for Chinese, `char` for languages without spaces, otherwise `13a`."""
-    num_resamples: int = Field(default=1000, ge=1, le=100_000)
-    """Bootstrap samples of a test set for confidence intervals and p-values (Koehn 2004)."""
 
 
 class Config(Section):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
@@ -20,14 +22,11 @@ class FilterConfig(Section):
     Tabs and line ends count as spaces."""
     identical: bool = True
     """Drop pairs whose sides are the same text, unless it has no letters."""
-    max_characters: int | None = Field(default=2000, ge=1)
-    """Maximum length of a side in characters."""
     max_length_ratio: float | None = Field(default=4.0, gt=1, le=1_000_000_000)
     """Maximum ratio of the lengths of both sides in characters, after adding 10 to both."""
-    min_script_share: float | None = Field(default=0.5, gt=0, le=1)
-    """Minimum share of letters in the script of the language, on either side."""
     wrong_language: bool = True
-    """Drop pairs with a side that has three common words of another language and none of its own."""
+    """Drop pairs with a side of which most letters are not in the script of its language, or that has three common
+    words of another language and none of its own."""
     markers: bool = True
     """Drop pairs with a side that stands for ten or more different and far longer texts, such as `<range>` or `...` for
     verses that a translation joins or lacks."""
@@ -47,11 +46,11 @@ class TextSource(Section):
     name: str | None = Field(default=None, min_length=1)
     """Name in reports; `null`: the name of the file, dataset or built-in corpus."""
     languages: TwoTexts | None = None
-    """Source and target language if they differ from those of the config."""
+    """Source and target language if they differ from those of the config, in a model of several directions."""
     tag: str | None = Field(default=None, pattern=r"^\S+$", max_length=50)
     """Token before each source sentence, such as `<bt>`, or `to_target` or `direction`, as for `corpus.tag`."""
     reverse: bool = False
-    """Exchange the sides: the second text is the source. `languages` names the sides after the exchange."""
+    """Exchange the sides, as for catalogues into the source language. `languages` names them after the exchange."""
     weight: float | None = Field(default=None, ge=1e-9, le=1000)
     """Times that a pair is seen per epoch (of a stream: relative share); `null`: once, or by `temperature`."""
     filters: FilterConfig | None = None
@@ -99,15 +98,19 @@ class FolderSource(TextSource):
     """All files of one format in a folder, such as the catalogues of a program or the memories of a project."""
 
     folder: str = Field(min_length=1)
-    """Folder, which is searched with all folders in it."""
-    pattern: str = Field(min_length=1)
-    """Names of the files, such as `**/*.po`, which are read in the order of their names."""
+    """Folder whose `.po`, `.tmx` or `.xlf` files are read, in the order of their names; or a pattern of files:
+    `po/**/it.po`."""
     columns: TwoColumns | None = None
     """Source and target column, as for `file`."""
     format: FormatName | None = None
     """Format of the files, as for `file`."""
     skip_damaged: bool = False
     """Skip damaged files, and count them; `false`: they are an error."""
+
+    @property
+    def root(self) -> Path:
+        """Folder, or the part of a pattern without wildcards."""
+        return Path(*takewhile(lambda part: not set("*?[").intersection(part), Path(self.folder).parts))
 
 
 class BuiltinSource(TextSource):
@@ -157,15 +160,13 @@ class MonolingualConfig(Section):
 
 
 class HeldOut(Section):
-    """A seeded share of `train`, held out by the text of each pair; pairs with a held-out sentence are dropped.
+    """A share of `train`, held out by the text of each pair; pairs with a held-out sentence are dropped.
 
     Pairs of sources with a tag that names no language (`<bt>`) or a weight above 1 (a glossary) are not held out.
     """
 
     fraction: float = Field(gt=0, lt=1)
-    """Share of the other pairs, reached approximately."""
-    seed: int | None = Field(default=None, ge=0, lt=2**31)
-    """Seed of the choice; `null`: `training.seed`."""
+    """Share of the other pairs, reached approximately; `training.seed` does not change the choice."""
 
 
 Source = (

@@ -1,4 +1,4 @@
-"""Text in composed form, without soft hyphens and zero-width characters: `tokenizer.clean`."""
+"""Text in composed form, without soft hyphens and zero-width characters, as all models read it."""
 
 from __future__ import annotations
 

@@ -34,7 +34,6 @@ _GARBLED = "|".join(
 )
 """Control characters, U+FFFD, and UTF-8 decoded as Latin-1 or Windows-1252."""
 _ADDED_CHARACTERS = 10
-_DEFAULT_SCRIPT_SHARE = 0.5
 _FEWEST_TEXTS, _FACTOR_OF_MARKERS = 10, 2.5
 """A marker stands for this many different texts, which are on average this many times as long as translations of it
 would be, after adding 10 characters. In good text, a translation that is so short stands for at most three."""
@@ -78,8 +77,8 @@ def _are_unequal(sides: _Sides, ratio: float) -> Mask:
     return np.asarray(longer > ratio * shorter)
 
 
-def _outside_script(side: _Side, min_share: float) -> Mask:
-    """Mask of the texts with less than `min_share` of their letters in the scripts of their language."""
+def _outside_script(side: _Side) -> Mask:
+    """Mask of the texts with less than half of their letters in the scripts of their language."""
     scripts = scripts_of(side.language)
     if scripts is None:
         return np.zeros(len(side.texts), dtype=bool)
@@ -91,11 +90,11 @@ def _outside_script(side: _Side, min_share: float) -> Mask:
         num_letters, num_foreign = (
             np.asarray(pc.count_substring_regex(examined, pattern)) for pattern in (r"\p{L}", foreign_letter)
         )
-        mask[rows] = num_letters - num_foreign < min_share * num_letters
+        mask[rows] = 2 * num_foreign > num_letters
     return mask
 
 
-def _in_another_language(side: _Side, _: bool) -> Mask:
+def _in_another_language(side: _Side) -> Mask:
     """Mask of the texts with three common words of another known language, and none of their own."""
     code = primary(side.language)
     expected = COMMON_WORDS.get(code)
@@ -120,10 +119,8 @@ def matches(column: pa.StringArray, pattern: str) -> Mask:
 _FILTERS: Mapping[str, Callable[[_Sides, Any], Mask]] = {
     "garbled": _any_side(_is_garbled),
     "identical": _are_identical,
-    "max_characters": _any_side(lambda side, most: side.lengths() > most),
     "max_length_ratio": _are_unequal,
-    "min_script_share": _any_side(_outside_script),
-    "wrong_language": _any_side(_in_another_language),
+    "wrong_language": _any_side(lambda side, _: _outside_script(side) | _in_another_language(side)),
 }
 """Filters of single pairs by option, in order: masks of the pairs to drop, given both sides and the option's value."""
 _BLANK = ("blank_source", "blank_target", "blank_pair")
@@ -184,7 +181,7 @@ def are_foreign(sources: Sequence[str], targets: Sequence[str], languages: Langu
     """Mask of the pairs with a side that seems to be in another script or language than expected."""
     texts = (sources, targets)
     sides = [*map(_Side, texts, texts, [pa.array(side, pa.string()) for side in texts], languages)]
-    return _FILTERS["min_script_share"](sides, _DEFAULT_SCRIPT_SHARE) | _FILTERS["wrong_language"](sides, True)
+    return _FILTERS["wrong_language"](sides, True)
 
 
 def drop_repeated(

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from mt_cli.config.sources import FolderSource
-from mt_cli.corpus.formats.table import FORMATS, format_of, names_in
+from mt_cli.corpus.formats.table import FORMATS, format_of, names_in, suffix_of
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.rows import SKIP_HINT, Languages, ReadReport, Row
 from mt_cli.corpus.varieties import (
@@ -22,16 +22,29 @@ from mt_cli.corpus.varieties import (
 from mt_cli.errors import ColumnError, CorpusError
 from mt_cli.runtime.console import listed
 
+_SUFFIXES = (".po", ".tmx", ".xlf", ".xliff")
+
 
 def files_in_folder(source: FolderSource) -> list[Path]:
-    folder, where = Path(source.folder), f"folder {source.folder}"
-    if ".." in PurePath(source.pattern).parts or PurePath(source.pattern).is_absolute():
-        raise CorpusError(f"{where}: the pattern {source.pattern} leads out of the folder")
-    if not folder.is_dir():
-        raise CorpusError(f"{where}: {'is a file; use `file`' if folder.exists() else 'no such folder'}")
-    paths = sorted((path for path in folder.glob(source.pattern) if path.is_file()), key=Path.as_posix)
+    """Files of a folder, in the order of their names; raises CorpusError if there are none, or several formats."""
+    root, where = source.root, f"folder {source.folder}"
+    if not root.is_dir():
+        raise CorpusError(f"{where}: {'is a file; use `file`' if root.exists() else 'no such folder'}")
+    is_pattern = Path(source.folder) != root
+    pattern = Path(source.folder).relative_to(root).as_posix() if is_pattern else "**/*"
+    paths = sorted((path for path in root.glob(pattern) if path.is_file()), key=Path.as_posix)
+    if not is_pattern:
+        kinds = {path: suffix_of(path) or "" for path in paths}
+        paths = [path for path in paths if kinds[path].startswith(_SUFFIXES)]
+        if len(suffixes := sorted({kinds[path] for path in paths})) > 1:
+            advice = f"name those to read by a pattern, such as {root}/**/*{suffixes[0]}"
+            raise CorpusError(f"{where}: has files of several formats ({', '.join(suffixes)}); {advice}")
     if not paths:
-        raise CorpusError(f"{where}: has no file {source.pattern}")
+        problem = "no file fits the pattern" if is_pattern else "has no .po, .tmx or .xlf files"
+        raise CorpusError(
+            f"{where}: {problem}; a pattern such as {root}/**/*.tsv names files of other formats, and `dataset` "
+            "(mt init --dataset) a folder with the layout of the Hugging Face hub"
+        )
     return paths
 
 
@@ -46,7 +59,7 @@ def places_in_folder(source: FolderSource, languages: Languages, numbers: Collec
     rows = enumerate(_rows_of_files(source, languages, ReadReport()), start=1)
     requested = ((number, path, row[0]) for number, (path, row) in rows if number in numbers)
     return {
-        number: f"{path.relative_to(source.folder).as_posix()}, {format_of(path, source.format).unit} {line:,}"
+        number: f"{path.relative_to(source.root).as_posix()}, {format_of(path, source.format).unit} {line:,}"
         for number, path, line in islice(requested, len(numbers))
     }
 
@@ -89,7 +102,7 @@ def _skipping(source: FolderSource, skipped: list[str]) -> Iterator[None]:
     except CorpusError as error:
         if not source.skip_damaged:
             raise CorpusError(f"{error}; {SKIP_HINT}") from None
-        skipped.append(str(error).removeprefix(f"{Path(source.folder)}/"))
+        skipped.append(str(error).removeprefix(f"{source.root}/"))
 
 
 def _catalogues_in(paths: Sequence[Path], target: str, source: FolderSource, report: ReadReport) -> list[Path]:

@@ -15,7 +15,6 @@ from functools import cached_property
 
 import regex
 
-from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.clean_text import cleaned
 from mt_cli.corpus.rows import is_of_word
 from mt_cli.errors import InputError
@@ -214,8 +213,10 @@ class Protection:
     """Regular expressions of the user, which go before the kinds."""
 
     @classmethod
-    def of(cls, config: CorpusConfig) -> Protection:
-        return cls(config.protect, config.protect_patterns)
+    def of(cls, protect: Sequence[str]) -> Protection:
+        """Protection by the values of `corpus.protect`: kinds, and patterns between slashes."""
+        kinds = tuple(value for value in protect if value in PATTERNS)
+        return cls(kinds, tuple(value[1:-1] for value in protect if value.startswith("/")))
 
     def __bool__(self) -> bool:
         return bool(self.kinds or self.patterns)
@@ -252,7 +253,7 @@ class Protection:
                 spans = sorted([*spans, *(match.span() for match in matches if match[0])])
         except TimeoutError:
             problem = f"takes more than {_MAX_SECONDS:.0f} seconds for {text!r:.60}"
-            raise InputError(f"corpus.protect_patterns: {problem}; repeat nothing inside a repetition") from None
+            raise InputError(f"corpus.protect: {problem}; repeat nothing inside a repetition") from None
         return spans
 
     def protect(self, text: str) -> ProtectedText:

@@ -35,6 +35,7 @@ from mt_cli.runtime.cpus import in_threads
 Advance = Callable[[int], object]
 """Callback with the number of rows done, for a progress bar."""
 
+_SEED_OF_SHARE = 1
 _SCHEMA = pa.schema([("number", pa.int64()), ("source", pa.string()), ("target", pa.string())])
 
 
@@ -44,7 +45,6 @@ def key_of(name: str) -> str:
 
 def read_corpora(
     config: CorpusConfig,
-    seed: int,
     cache: Cache,
     advance: Advance = lambda done: None,
     stream_rows: int | None = None,
@@ -54,15 +54,15 @@ def read_corpora(
 
     With `only`, just this evaluation set is read.
 
-    Corpora come from the cache unless their data or options have changed. A held-out share depends only on `seed` and
-    the pairs. With `stream_rows`, the first `stream_rows` rows of each stream are read as `train`. Raises CorpusError
+    Corpora come from the cache unless their data or options have changed. A held-out share depends only on the
+    pairs. With `stream_rows`, the first `stream_rows` rows of each stream are read as `train`. Raises CorpusError
     if a corpus cannot be read, holds no pair or cannot be in its languages, and MtError if the disk is full.
     """
     _check_languages(config)
-    request = _Request(config, seed, stream_rows if config.is_streaming else None, only)
-    has_share = "train" in request.groups and config.held_out(seed) is not None
+    request = _Request(config, stream_rows if config.is_streaming else None, only)
+    has_share = "train" in request.groups and config.held_out is not None
     names = [*(name for name in config.groups if name in request.groups), *["valid"] * has_share]
-    key = config.model_dump_json(), seed, request.stream_rows, only
+    key = config.model_dump_json(), request.stream_rows, only
     return cache.once(
         key,
         lambda: cache.entry(
@@ -89,7 +89,6 @@ class _Request:
     """All inputs of `read_corpora` except the text."""
 
     config: CorpusConfig
-    seed: int
     stream_rows: int | None
     only: str | None = None
 
@@ -109,7 +108,7 @@ class _Request:
             name: [(source.model_dump(mode="json", exclude=unused), content_of(source, languages)) for source in group]
             for name, group in self.groups.items()
         }
-        filters, share = self.config.filters.model_dump(mode="json"), self.config.held_out(self.seed)
+        filters, share = self.config.filters.model_dump(mode="json"), self.config.held_out
         return fingerprint(sources, *languages, filters, share, share and self.config.natural(), self.stream_rows)
 
 
@@ -145,11 +144,12 @@ def _filter_together(train: Corpus, hashes: Hashes, request: _Request, evaluatio
     ]
     drop_repeated(statuses, hashes, filters, evaluation_hashes)
     _check_not_empty(statuses, key_of("train"))
-    if share := config.held_out(request.seed):
-        fraction, seed = share
+    if fraction := config.held_out:
         keys = np.zeros(len(statuses), np.uint64)
         blocks = train.untagged_blocks()
-        keys[statuses == KEPT] = np.concatenate([pair_hashes(first, second, seed) for _, first, second in blocks])
+        keys[statuses == KEPT] = np.concatenate(
+            [pair_hashes(first, second, _SEED_OF_SHARE) for _, first, second in blocks]
+        )
         hold_out(statuses, hashes, filters, fraction, keys, config.natural())
 
 

@@ -6,6 +6,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from mt_cli.config.tags import Tagging
@@ -61,10 +62,11 @@ class ReadReport:
     _num_codes: int = 0
     _first_code: str = ""
 
-    def add_codes(self, contents: Sequence[str], place: str) -> None:
+    def add_codes(self, contents: Sequence[str], path: Path, line: int) -> None:
+        """Count the content of codes that are dropped from a segment."""
         self._num_codes += len(contents)
         if contents and not self._first_code:
-            self._first_code = f"`{contents[0][:40]}` ({place})"
+            self._first_code = f"`{contents[0][:40]}` ({path}, line {line:,})"
 
     def notes(self) -> Iterator[str]:
         if self.skipped:

@@ -111,7 +111,7 @@ def _name_of(source: TextSource, number: int = 0) -> str:
         case BuiltinSource():
             name = source.builtin
         case FolderSource():
-            name = Path(source.folder).name
+            name = source.root.name
         case _:
             name = files_of(source)[number].name
     return name + " reversed" * source.reverse

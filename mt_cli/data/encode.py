@@ -234,7 +234,7 @@ def encode_corpora(
 ) -> tuple[dict[str, EncodedPairs], dict[str, Statistics], dict[str, Mask]]:
     """Encoded pairs and statistics of each corpus, and the mask of its pairs that are short enough, from the cache."""
     text_key = next(iter(corpora.values())).fingerprint
-    protection = Protection.of(config)
+    protection = Protection.of(config.protect)
     vocabularies = [tokenizer.to_json() for tokenizer in tokenizers]
     key = fingerprint(text_key, vocabularies, config.max_tokens, config.tags, "sentences seen", *protection.key)
 

@@ -93,7 +93,7 @@ def prepare(
 def read(config: Config, cache: Cache, stream_rows: int | None = None) -> dict[str, Corpus]:
     """Read and clean all corpora except streams, with progress; takes them from the cache if it has them."""
     with Progress("reading", None, "pair") as bar:
-        return read_corpora(config.corpus, config.training.seed, cache, bar.advance, stream_rows)
+        return read_corpora(config.corpus, cache, bar.advance, stream_rows)
 
 
 def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> TokenizerPair:
@@ -101,7 +101,12 @@ def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Ca
     if "train" not in corpora:
         return train_tokenizers(tokenizer_pairs(corpora, config), config)
     corpus, settings = config.corpus, config.tokenizer.model_dump(mode="json", exclude={"bpe_dropout"})
-    changes = corpus.temperature, Protection.of(corpus).key, corpus.terms, corpus.augment.model_dump(mode="json")
+    changes = (
+        corpus.temperature,
+        Protection.of(corpus.protect).key,
+        corpus.terms,
+        corpus.augment.model_dump(mode="json"),
+    )
     directions = corpus.languages_of("train")
     key = fingerprint(corpora["train"].fingerprint, settings, config.training.seed, corpus.tags, directions, *changes)
 
@@ -114,7 +119,7 @@ def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Ca
 
 def _lexicons(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> dict[Languages, Lexicon]:
     """Lexicons of a seeded sample of the training pairs, for each direction; taken from the cache, if it has them."""
-    read_pairs, protection = _sampled_pairs(corpora, config, MOST_PAIRS), Protection.of(config.corpus)
+    read_pairs, protection = _sampled_pairs(corpora, config, MOST_PAIRS), Protection.of(config.corpus.protect)
     languages, first_times = config.corpus.languages_of("train"), {*config.corpus.once("train")}
 
     def make() -> dict[Languages, Lexicon]:
@@ -142,7 +147,7 @@ def tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[
     spans are replaced. Some pairs have other capitals if `corpus.augment` asks for them.
     """
     read_pairs = _sampled_pairs(corpora, config, _PAIRS_OF_TOKENIZERS)
-    augmentation, protection = TextAugmentation(config.corpus.augment), Protection.of(config.corpus)
+    augmentation, protection = TextAugmentation(config.corpus.augment), Protection.of(config.corpus.protect)
     languages_of_parts = config.corpus.languages_of("train")
     if not config.corpus.has_protection and not config.corpus.augment.changes_case:
         return lambda: (pair for _, pair in read_pairs())

@@ -40,7 +40,7 @@ def report_on_data(
     training = [row for row in rows if row["corpus"] == "train"]
     for row, times in zip(training, times_per_epoch(data, config) if training else (), strict=True):
         row["times_per_epoch"] = round(times, 4)
-    if training and config.corpus.held_out(config.training.seed):
+    if training and config.corpus.held_out:
         for row, source, is_natural in zip(training, config.corpus.train, config.corpus.natural(), strict=True):
             if not is_natural and (source.weight or 1) > 1:
                 row["not_held_out"] = f"weight {source.weight:g}"

@@ -25,6 +25,8 @@ from mt_cli.runtime.cpus import in_threads, one_ahead
 from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.tokenizer import Tokenizer
 
+SHUFFLE_BUFFER = 100_000
+"""Number of rows that are shuffled at a time."""
 _Rows = tuple[int, list[Row]]
 """Number of a corpus, and a block of its rows."""
 
@@ -78,7 +80,7 @@ class StreamedPairs(TrainingPairs):
 
     def _encode(self, buffer: Sequence[_Rows], counts: Sequence[Counter[str]]) -> EncodedPairs:
         """Encode the rows that are kept, and count all; several processes share the blocks and exchange the ids."""
-        config, protection = self._config, Protection.of(self._config)
+        config, protection = self._config, Protection.of(self._config.protect)
 
         def encode(rows: _Rows) -> tuple[NDArray[np.uint8], pa.RecordBatch]:
             block = _filtered(rows, config, self._evaluation_hashes)
@@ -131,7 +133,7 @@ def first_pairs(config: CorpusConfig, number: int) -> list[tuple[int, Pair]]:
 
 
 def _buffers(config: CorpusConfig, reports: Sequence[ReadReport]) -> Iterator[list[_Rows]]:
-    """Buffers of `shuffle_buffer` rows in blocks, until each training corpus has ended once; the last may be smaller.
+    """Buffers of `SHUFFLE_BUFFER` rows in blocks, until each training corpus has ended once; the last may be smaller.
 
     The report of each corpus counts what its reader skips.
     """
@@ -140,7 +142,7 @@ def _buffers(config: CorpusConfig, reports: Sequence[ReadReport]) -> Iterator[li
         for source, report in zip(config.train, reports, strict=True)
     ]
     weights = np.array(config.weights)
-    sizes = np.maximum(1, np.round(config.shuffle_buffer * weights / weights.sum())).astype(int).tolist()
+    sizes = np.maximum(1, np.round(SHUFFLE_BUFFER * weights / weights.sum())).astype(int).tolist()
     while not all(stream.has_ended for stream in streams):
         readings = [
             [] if stream.has_ended else stream.take(size, repeats=False)

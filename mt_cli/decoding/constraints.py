@@ -44,8 +44,7 @@ def select(state: S, rows: Tensor | slice) -> S:
 
 def max_length(num_source_tokens: int, decoding: DecodingConfig) -> int:
     """Maximum number of tokens before [EOS] for a source of this length."""
-    longest = int(num_source_tokens * decoding.max_length_ratio) + TOKENS_BESIDE_RATIO
-    return min(longest, decoding.max_length or longest)
+    return int(num_source_tokens * decoding.max_length_ratio) + TOKENS_BESIDE_RATIO
 
 
 @dataclass(frozen=True)
@@ -180,8 +179,6 @@ class Constraints:
         forbidden = [*NEVER_PRODUCED]
         if decoding.unk == "avoid":
             forbidden.append(UNK_ID)
-        if length < decoding.min_length:
-            forbidden.append(EOS_ID)
         repeated, size = None, decoding.no_repeat_ngram
         if size is not None and length >= size:
             # A token repeats an n-gram of the row if it followed the last n - 1 tokens of the row before.

@@ -85,13 +85,10 @@ class CTranslate2Engine:
         if not sentences:
             return []
         self._library.set_random_seed(decoding.seed)
-        limits = [
-            max(max_length(len(sentence.ids), decoding), len(sentence.prefix), decoding.min_length)
-            for sentence in sentences
-        ]
+        limits = [max(max_length(len(sentence.ids), decoding), len(sentence.prefix)) for sentence in sentences]
         num_beams = 1 if decoding.sample else max(decoding.beam_size, num_best)
         sampling = {
-            "sampling_topk": decoding.top_k or 0,
+            "sampling_topk": 0,
             "sampling_topp": decoding.top_p or 1.0,
             "sampling_temperature": decoding.temperature,
         }
@@ -108,7 +105,7 @@ class CTranslate2Engine:
             disable_unk=decoding.unk == "avoid",
             suppress_sequences=self._suppressed,
             max_decoding_length=max(limits),
-            min_decoding_length=decoding.min_length,
+            min_decoding_length=0,
             return_scores=True,
             **(sampling if decoding.sample else {}),
         )

@@ -37,24 +37,22 @@ def sampled_tokens(
 ) -> tuple[Tensor, Tensor]:
     """Rx1 log-probabilities in fp32 and tokens, sampled with random numbers from 0 to 1.
 
-    The distribution is divided by `temperature`, then truncated to the `top_k` likeliest tokens (Fan et al. 2018,
-    section 5.4), then to the likeliest tokens with a total probability of `top_p` (Holtzman et al. 2020, section 3.1).
-    The log-probabilities are those of the unchanged model.
+    The distribution is divided by `temperature`, then truncated to the likeliest tokens with a total probability of
+    `top_p` (Holtzman et al. 2020, section 3.1). The log-probabilities are those of the unchanged model.
     """
     log_probs_RV = mask.apply(logits_RV.log_softmax(dim=-1, dtype=torch.float32))
-    if decoding.top_k is None and decoding.top_p is None:  # No sorting, which takes most of the time.
+    if decoding.top_p is None:  # No sorting, which takes most of the time.
         values_R1, tokens_R1 = _sampled(
             log_probs_RV, (log_probs_RV / decoding.temperature).softmax(dim=-1), random_numbers_R
         )
         return mask.without_prefix(values_R1), tokens_R1
-    values_RC, tokens_RC = largest(log_probs_RV, decoding.top_k or log_probs_RV.shape[1])
-    weights_RC = (values_RC / decoding.temperature).softmax(dim=-1)
-    if decoding.top_p is not None:
-        sums_before_RC = weights_RC.cumsum(dim=-1) - weights_RC
-        # The likeliest token is kept, however small `top_p` is.
-        weights_RC = weights_RC.masked_fill((sums_before_RC > 0) & (sums_before_RC >= decoding.top_p), 0.0)
-    values_R1, ranks_R1 = _sampled(values_RC, weights_RC, random_numbers_R)
-    return mask.without_prefix(values_R1), tokens_RC.gather(1, ranks_R1)
+    values_RV, tokens_RV = log_probs_RV.sort(dim=-1, descending=True)
+    weights_RV = (values_RV / decoding.temperature).softmax(dim=-1)
+    sums_before_RV = weights_RV.cumsum(dim=-1) - weights_RV
+    # The likeliest token is kept, however small `top_p` is.
+    weights_RV = weights_RV.masked_fill((sums_before_RV > 0) & (sums_before_RV >= decoding.top_p), 0.0)
+    values_R1, ranks_R1 = _sampled(values_RV, weights_RV, random_numbers_R)
+    return mask.without_prefix(values_R1), tokens_RV.gather(1, ranks_R1)
 
 
 def _sampled(values_RC: Tensor, weights_RC: Tensor, random_numbers_R: Tensor) -> tuple[Tensor, Tensor]:

@@ -36,6 +36,14 @@ def is_document(path: Path) -> bool:
     return path.suffix.lower() in READERS
 
 
+def is_of_other_format(output: Path, path: Path) -> bool:
+    """True if the suffix of an output is that of another format than the one of a document."""
+    kind, suffix = path.suffix.lower(), output.suffix.lower()
+    reader = READERS.get(suffix)
+    is_shared = reader is READERS[kind] and reader is not read_office  # `.docx` and `.odt` are two formats.
+    return suffix != kind and not is_shared and (reader is not None or suffix == ".txt")
+
+
 def read_document(path: Path, options: Options) -> Document:
     """Read a document; raises DocumentError if it is damaged or not in its encoding."""
     return READERS[path.suffix.lower()](path, options)

@@ -76,7 +76,7 @@ def read_split(directory: RunDirectory, config: Config, split: str | None, cache
     if sets.get(split) is None:
         names = ", ".join(name for name, value in sets.items() if value is not None)
         raise InputError(f"--split {split}: this run's config has no such corpus, only {names}")
-    if split == "valid" and corpus.held_out(config.training.seed):
+    if split == "valid" and corpus.held_out:
         corpora, state = read(config, cache), directory.best_state()
         pairs, known = corpora[split], state.fingerprints if state else {}
         if any(known.get(key, digest) != digest for key, digest in fingerprints_of(corpora, config).items()):
@@ -86,7 +86,7 @@ def read_split(directory: RunDirectory, config: Config, split: str | None, cache
             )
     else:
         with TemporaryDirectory(prefix="mt-") as folder:  # The files stay open.
-            pairs = read_corpora(corpus, config.training.seed, Cache(Path(folder)), only=split)[split]
+            pairs = read_corpora(corpus, Cache(Path(folder)), only=split)[split]
         for note in dict.fromkeys(note for part in pairs.parts for note in part.notes):
             say(f"note: {note}")
     return EvaluationSet(split, pairs.pairs, pairs.languages, pairs.blank_rows())

@@ -17,6 +17,7 @@ from mt_cli.errors import MtError
 from mt_cli.evaluation.scores import (
     LOWER_IS_BETTER,
     METRICS,
+    NUM_RESAMPLES,
     DirectionScores,
     Score,
     Scorer,
@@ -173,7 +174,7 @@ def compare(
 ) -> Baseline:
     """Scores of another system, given its translations, with the p-values of the differences."""
     scores, directions = score_directions(scorer, languages, (hypotheses, baseline, references), Scorer.compare)
-    tree = {"system": system, "num_resamples": scorer.num_resamples, "notes": [], **scores}
+    tree = {"system": system, "num_resamples": NUM_RESAMPLES, "notes": [], **scores}
     return Baseline.model_validate(tree | ({"directions": directions} if directions else {}))
 
 

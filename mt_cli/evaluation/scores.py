@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, FiniteFloat
 
-from mt_cli.config.sections import Config, EvaluationConfig
+from mt_cli.config.sections import Config
 from mt_cli.corpus.clean_text import cleaned
 from mt_cli.corpus.glossary import Glossary, term_uses
 from mt_cli.corpus.languages import CHINESE, primary, writes_spaces
@@ -29,7 +29,8 @@ A metric of training is also in `_QUICK_METRICS` of `run/validation.py` and, if 
 `best_metric` of `config/training.py`."""
 LOWER_IS_BETTER = ("ter", "cer", "wer")
 BLEU_TOKENIZERS = ("13a", "char", "zh", "intl", "none", "ja-mecab", "ko-mecab", "flores101", "flores200")
-_NUM_RESAMPLES = EvaluationConfig().num_resamples
+NUM_RESAMPLES = 1000
+"""Number of random samples for confidence intervals and p-values (bootstrap resampling, Koehn 2004)."""
 
 
 class Score(BaseModel, extra="allow"):
@@ -67,15 +68,13 @@ class Scorer:
 
     language: str
     bleu_tokenizer: str
-    num_resamples: int = _NUM_RESAMPLES
-    """Number of random samples for confidence intervals and p-values (bootstrap resampling, Koehn 2004)."""
     spelling: tuple[str, ...] = ()
     """Changes that the tokenizer makes to hypotheses; signatures name them, because references are not changed."""
     cleans: bool = False
-    """True if both sides are compared as `tokenizer.clean` writes them; signatures say so if it changes a reference."""
+    """True if both sides are compared as models read them (`cleaned`); signatures say so if it changes a reference."""
 
     @classmethod
-    def of(cls, language: str, bleu_tokenizer: str = "auto", num_resamples: int = _NUM_RESAMPLES) -> Scorer:
+    def of(cls, language: str, bleu_tokenizer: str = "auto") -> Scorer:
         """The scorer of a language; `auto` is the BLEU tokenizer that suits the language.
 
         Raises InputError if the tokenizer is unknown, or not available here.
@@ -83,7 +82,7 @@ class Scorer:
         name = tokenizer_of(language) if bleu_tokenizer == "auto" else bleu_tokenizer
         if name not in BLEU_TOKENIZERS:
             raise InputError(f"bleu_tokenizer {name!r}: unknown; use auto or one of {', '.join(BLEU_TOKENIZERS)}")
-        scorer = cls(language, name, num_resamples)
+        scorer = cls(language, name)
         try:
             scorer._metric("bleu")
         except Exception as error:  # Packages that are missing or cannot download raise errors of any type.
@@ -157,7 +156,7 @@ class Scorer:
 
         named = [(str(number), self.cleaned(system)) for number, system in enumerate(systems)]
         sides = named, metrics, [self.cleaned(references)]
-        test = PairedTest(*sides, test_type="bs", n_samples=self.num_resamples)
+        test = PairedTest(*sides, test_type="bs", n_samples=NUM_RESAMPLES)
         columns = [column for title, column in test()[1].items() if title != "System"]
         return [dict(zip(metrics, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -195,10 +194,8 @@ def scorer_of(config: Config, name: str, bleu_tokenizer: str | None = None) -> S
     """
     targets = {target for _, target in config.corpus.languages_of(name)}
     language = targets.pop() if len(targets) == 1 else config.corpus.target
-    options = config.evaluation
-    tokenizer = options.bleu_tokenizer if bleu_tokenizer is None else bleu_tokenizer
-    scorer = Scorer.of(language, tokenizer, options.num_resamples)
-    return replace(scorer, spelling=config.tokenizer.changes_of_spelling, cleans=config.tokenizer.clean)
+    tokenizer = config.evaluation.bleu_tokenizer if bleu_tokenizer is None else bleu_tokenizer
+    return replace(Scorer.of(language, tokenizer), spelling=config.tokenizer.changes_of_spelling, cleans=True)
 
 
 def best_metric_of(config: Config, scorer: Scorer) -> str:

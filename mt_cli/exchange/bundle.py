@@ -54,7 +54,6 @@ def read_bundle(
         "target": languages[1] or description.target_language,
         "max_tokens": description.most_tokens,
         "protect": list(description.protect),
-        "protect_patterns": list(description.protect_patterns),
         **unknown_corpus(description.tagging, languages[0] or description.source_language),
     }
     tokenizer = description.tokenizer.model_dump(mode="json")

@@ -65,7 +65,7 @@ def _specification(specs: Any, run: TrainedRun) -> Any:
     config, model = run.config.model, run.model
     options = {
         "num_heads": config.num_heads,
-        "pre_norm": config.ends_in_norm,
+        "pre_norm": config.norm_order == "pre",
         "activation": getattr(specs.Activation, _ACTIVATIONS[config.activation]),
         "ffn_glu": config.activation == "swiglu",
         **({"rotary_dim": config.d_head, "rotary_interleave": True} if config.positions == "rotary" else {}),
@@ -76,8 +76,6 @@ def _specification(specs: Any, run: TrainedRun) -> Any:
     aligned = {"alignment_layer": max(0, config.num_decoder_layers - 2), "alignment_heads": 0}
     decoder = specs.TransformerDecoderSpec(config.num_decoder_layers, **options, **aligned)
     spec = specs.TransformerSpec(encoder, decoder)
-    # In the library, one argument sets pre-norm and the final norm; here they are separate options.
-    encoder.pre_norm = decoder.pre_norm = config.norm_order == "pre"
     longest = run.config.corpus.max_tokens * max(1.0, run.config.decoding.max_length_ratio)
     num_positions = max(_MIN_POSITIONS, int(min(longest, _MAX_POSITIONS)) + 12)
     encodings = fairseq_sinusoids if config.positions == "fairseq" else sinusoids
@@ -91,14 +89,14 @@ def _specification(specs: Any, run: TrainedRun) -> Any:
             stack.position_encodings.encodings = _array(positions)
         for layer_spec, layer in zip(stack.layer, layers, strict=True):
             _fill_layer(layer_spec, layer)
-        if config.ends_in_norm:
+        if config.norm_order == "pre":
             _fill(stack.layer_norm, norm)
     _fill(decoder.projection, model.projection)
     source, target = run.tokenizers
     spec.register_source_vocabulary(source.tokens(range(source.vocab_size)))
     spec.register_target_vocabulary(target.tokens(range(target.vocab_size)))
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, SOS, EOS
-    spec.config.decoder_start_token = EOS if config.decoder_start == "eos" else SOS
+    spec.config.decoder_start_token = EOS if config.positions == "fairseq" else SOS
     spec.config.add_source_eos = True
     return spec
 

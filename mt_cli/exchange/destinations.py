@@ -16,7 +16,7 @@ from mt_cli.config.writing import on_one_line
 from mt_cli.errors import InputError
 from mt_cli.exchange.names import ACTIVATIONS
 
-_OF_OTHER_TOKENIZERS = ("byte_fallback", "normalize", "letters")
+_OF_OTHER_TOKENIZERS = ("normalize", "letters")
 """Options of `tokenizer` that have their defaults with `spacing: sentencepiece`."""
 
 _WORD = re.compile(r"\w+|.")
@@ -59,10 +59,6 @@ def _obstacles_to_transformers(config: Config) -> Iterator[Obstacle]:
         yield Obstacle("model.activation", model.activation, "relu")
     if model.positions != "sinusoidal":
         yield Obstacle("model.positions", model.positions, "sinusoidal")
-    if model.decoder_start != "sos":
-        yield Obstacle("model.decoder_start", model.decoder_start, "sos")
-    if not is_pre and model.ends_in_norm:
-        yield Obstacle("model.final_norm", "true with norm_order: post", None)
     if is_pre and model.tie_embeddings != "all":
         yield Obstacle("model.tie_embeddings", f"{model.tie_embeddings} with norm_order: pre", "all")
     if not (config.tokenizer.shared or config.tokenizer.algorithm == "sentencepiece"):
@@ -83,8 +79,7 @@ def _obstacles_to_argos(config: Config) -> Iterator[Obstacle]:
         yield Obstacle("tokenizer.spacing", tokenizer.spacing, "sentencepiece")
         for key in _OF_OTHER_TOKENIZERS:
             yield from _unless_default(tokenizer, "tokenizer", key)
-    for key in ("protect", "protect_patterns"):
-        yield from _unless_default(config.corpus, "corpus", key)
+    yield from _unless_default(config.corpus, "corpus", "protect")
 
 
 _CHECKS: Mapping[str, tuple[str, Callable[[Config], Iterator[Obstacle]]]] = {

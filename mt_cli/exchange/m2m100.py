@@ -3,7 +3,7 @@
 Their architecture is expressed by the options of `model`, and no weight is changed. The differences:
 
 - Our special tokens are the first four entries. [SOS] has the entry `<s>`, which is never used there, and the decoder
-  begins with the embedding of [EOS] (`model.decoder_start`).
+  begins with the embedding of [EOS] (`model.positions: fairseq`).
 - A source begins with its language, and a translation with its own. One tag names both, such as `<eng_Latn>fao_Latn>`.
 """
 
@@ -52,7 +52,7 @@ class M2M100Config(names.TransformersConfig):
     num_beams: int = Field(default=5, ge=1, le=1000)
 
     def our_options(self) -> ModelConfig:
-        kind = {"norm_order": "pre", "positions": "fairseq", "decoder_start": "eos", "tie_embeddings": "all"}
+        kind = {"norm_order": "pre", "positions": "fairseq", "tie_embeddings": "all"}
         return ModelConfig.model_validate(self.common_options() | kind)
 
 

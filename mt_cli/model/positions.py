@@ -29,7 +29,7 @@ class Embedding(nn.Module):
         if config.positions != "rotary":
             encodings = fairseq_sinusoids if config.positions == "fairseq" else sinusoids
             self.positions = SinusoidalPositions(config.d_model, encodings)
-        self.starts_with_eos = config.decoder_start == "eos"
+        self.starts_with_eos = config.positions == "fairseq"
         self.scale = math.sqrt(config.d_model)
         self.dropout = config.dropout
 

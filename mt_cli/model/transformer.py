@@ -224,7 +224,7 @@ class Residual(nn.Module):
 
 def final_norm(config: ModelConfig) -> nn.Module:
     """Norm at the end of a stack: pre-norm layers add up unnormalised outputs, post-norm layers need none."""
-    return nn.LayerNorm(config.d_model) if config.ends_in_norm else nn.Identity()
+    return nn.LayerNorm(config.d_model) if config.norm_order == "pre" else nn.Identity()
 
 
 def causal_mask(length: int, device: torch.device) -> Tensor:

@@ -24,6 +24,9 @@ from mt_cli.runtime.devices import memory_used
 from mt_cli.runtime.files import writing
 from mt_cli.training.steps import StepReport
 
+_MAX_BAD_STEPS = 10
+"""Number of steps in a row that are not finite after which training ends."""
+
 
 class TrainingLog:
     """Writer of rows with means over steps; it waits for a GPU only when it writes.
@@ -83,7 +86,7 @@ class TrainingLog:
             # In fp16 a gradient overflows now and then; the scale of the loss is then halved.
             if number == (3 if self._config.precision == "fp16" else 1):
                 say(f"step {report.step:>6,}  the loss or the gradient is not finite; such steps are skipped")
-            if number >= self._config.max_bad_steps:
+            if number >= _MAX_BAD_STEPS:
                 raise DivergenceError(
                     f"training diverged: in {number} steps in a row up to step {report.step:,}, the loss or the "
                     "gradient was not finite; lower training.learning_rate or raise training.warmup_steps, and start "

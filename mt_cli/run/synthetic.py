@@ -71,7 +71,7 @@ def in_blocks_by_length(lines: Sequence[str]) -> Iterator[list[str]]:
 
 def short_enough(lines: Sequence[str], data: Data, config: Config) -> list[str]:
     """Lines that have at most `max_tokens`, and a token less for the tag of a request."""
-    protected = Protection.of(config.corpus).protect_columns([lines])[0]
+    protected = Protection.of(config.corpus.protect).protect_columns([lines])[0]
     lengths = np.maximum(*(tokenizer.encode_flat(protected)[1] for tokenizer in data.tokenizers))
     return [line for line, length in zip(lines, lengths.tolist(), strict=True) if length < config.corpus.max_tokens]
 
@@ -81,7 +81,7 @@ def write_part(path: Path, pairs: Sequence[Pair], part: Part, data: Data, config
 
     The content is a function of the arguments. Raises MtError if a file cannot be written.
     """
-    tag, protection = synthetic_tag_of(part.languages[1]), Protection.of(config.corpus)
+    tag, protection = synthetic_tag_of(part.languages[1]), Protection.of(config.corpus.protect)
     columns = [[f"{tag} {source}" for source, _ in pairs], [target for _, target in pairs]]
     batch, is_kept = encode_block(columns, data.tokenizers, config.corpus.max_tokens, protection)
     batch = batch.filter(pa.array(is_kept))

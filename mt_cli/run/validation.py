@@ -34,7 +34,7 @@ from mt_cli.runtime.group import ALONE, Group, copy_all
 from mt_cli.translation.translator import Translator
 
 _QUICK_METRICS = ("bleu", "chrf", "cer", "wer")
-_PAIRS_PER_PART = 256
+_NUM_SAMPLES, _PAIRS_PER_PART = 5, 256
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Validation:
     metrics: Mapping[str, float]
     """Row of `metrics.jsonl`."""
     samples: Sequence[Sample]
-    """First `training.num_samples` pairs, alternating between directions."""
+    """First pairs of the set, alternating between directions."""
 
     @property
     def loss(self) -> float:
@@ -103,7 +103,7 @@ class Validator:
             hypotheses = group.map_shares(translator.translate, sources)
         languages = data.corpora["valid"].languages
         scores, directions = score_directions(self._scorer, languages, (hypotheses, references), _quick_scores)
-        rows = sampled_rows(languages, config.training.num_samples)
+        rows = sampled_rows(languages, _NUM_SAMPLES)
         metrics = {
             "valid/loss": tokens.loss,
             "valid/perplexity": tokens.perplexity,
@@ -129,7 +129,7 @@ class Validator:
         self._updated_copy()
         engine = replace(self._engine, on_done=advance)
         max_tokens = self.longest_source or corpus.max_tokens
-        limits = corpus.tagging.of_corpora, corpus.languages, corpus.max_tokens, Protection.of(corpus)
+        limits = corpus.tagging.of_corpora, corpus.languages, corpus.max_tokens, Protection.of(corpus.protect)
         seen = self.sentences_seen
         return Translator(engine, data.tokenizers, decoding, max_tokens, *limits, sentences_seen=seen)
 

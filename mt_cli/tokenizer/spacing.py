@@ -22,11 +22,6 @@ _LETTER = r"\p{L}\p{M}\p{N}_"
 DEFAULT_SUBWORDS = 8_000
 
 
-def has_bytes(config: TokenizerConfig) -> bool:
-    """True if characters without an entry are encoded as bytes."""
-    return config.byte_fallback and config.algorithm in ("bpe", "unigram")
-
-
 def reserved_entries(config: TokenizerConfig, reserved: str) -> list[str]:
     """Entries of reserved characters: with `word_level`, one for each place of joiners."""
     return [*chain(*map(joined, reserved))] if config.algorithm == "word_level" else [*reserved]
@@ -50,7 +45,7 @@ def untrained_backend(
     The vocabulary will have entries for the characters `reserved`.
     """
     entries = reserved_entries(config, reserved)
-    special_tokens = [*SPECIAL_TOKENS, *tags, *entries, *(BYTES if has_bytes(config) else ())]
+    special_tokens = [*SPECIAL_TOKENS, *tags, *entries, *(() if config.algorithm in WITHOUT_SUBWORDS else BYTES)]
     common: dict[str, Any] = {"special_tokens": special_tokens, "show_progress": False}
     subwords = common | {"vocab_size": config.vocab_size or DEFAULT_SUBWORDS, "initial_alphabet": [SPACE]}
     words = common | {"vocab_size": config.vocab_size or 2**31 - 1, "min_frequency": config.min_frequency}
@@ -62,7 +57,7 @@ def untrained_backend(
     else:
         spacing = _subword_spacing(config, reserved)
         if config.algorithm == "bpe":
-            model = models.BPE(unk_token=UNK, byte_fallback=config.byte_fallback)
+            model = models.BPE(unk_token=UNK, byte_fallback=True)
             trainer = trainers.BpeTrainer(min_frequency=config.min_frequency, **subwords)
         else:
             model, trainer = models.Unigram(), trainers.UnigramTrainer(unk_token=UNK, **subwords)
@@ -107,7 +102,7 @@ def _subword_spacing(config: TokenizerConfig, reserved: str) -> _Spacing:
     before_words = f"[{reserved}]|{SPACE}(?=[{reserved}])|" if reserved else ""
     words = rf"{before_words}{SPACE}?[{_LETTER}&&[^{SPACELESS}]]+|{SPACE}?[^{_LETTER}{SPACELESS}{SPACE}]|{SPACE}"
     splitter = pre_tokenizers.Split(Regex(rf"{words}|[{SPACELESS}&&[{_LETTER}]]+|[{SPACELESS}]"), "isolated")
-    joining = [decoders.Replace(SPACE, " "), *([decoders.ByteFallback()] * config.byte_fallback), decoders.Fuse()]
+    joining = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
     if config.spacing == "sentencepiece":
         spaces = [(_LEADING, ""), (_REPEATED, " "), (" ", SPACE), (_FIRST, SPACE), (_TRAILING, "")]
         replacements = [(Regex(old) if old != " " else old, new) for old, new in spaces]
@@ -116,8 +111,5 @@ def _subword_spacing(config: TokenizerConfig, reserved: str) -> _Spacing:
     if TERM_SEPARATOR in reserved:  # A translation in another script does not change how the first word is read.
         other = rf"(?:[^{SPACELESS}{TERM_SEPARATOR}]|{TERM_SEPARATOR}[^{TERM_END}]*{TERM_END})"
     first_word = Regex(rf"\A(?={SPACE}|{other}+\z)")
-    escapes = _ESCAPES if config.byte_fallback else {SPACE: NEVER_SEEN}
-    if config.byte_fallback:
-        joining += [decoders.Replace(escaped, text) for text, escaped in reversed(escapes.items())]
-    replacements = [*escapes.items(), (" ", SPACE), (first_word, SPACE)]
-    return replacements, splitter, [*joining, _STRIP]
+    joining += [decoders.Replace(escaped, text) for text, escaped in reversed(_ESCAPES.items())]
+    return [*_ESCAPES.items(), (" ", SPACE), (first_word, SPACE)], splitter, [*joining, _STRIP]

@@ -34,7 +34,6 @@ def _replace(pattern: str, content: str) -> Any:
 
 
 NORMALIZATIONS: Mapping[str, Sequence[Any]] = {
-    "clean": (_replace(NOISE, ""), normalizers.NFC()),
     "nfkc": (normalizers.NFKC(),),
     "joined_apostrophes": (
         _replace(rf"(?<={_AFTER_LETTER} [{JOINED_APOSTROPHES}]) (?=\p{{L}})", ""),  # The second space of `ch ' a`.
@@ -43,16 +42,17 @@ NORMALIZATIONS: Mapping[str, Sequence[Any]] = {
     "apostrophes": (_replace(rf"(?<={_AFTER_LETTER})[{APOSTROPHES}](?=\p{{L}})", "'"),),
     "lowercase": (normalizers.Lowercase(),),
 }
-"""Steps for `tokenizer.clean` and each value of `tokenizer.normalize`, in the order in which they are applied."""
+"""Steps for each value of `tokenizer.normalize`, in the order in which they are applied."""
 
 
 def normalization(config: TokenizerConfig) -> list[Any]:
-    """Steps of `tokenizer.clean`, `normalize` and `letters`, which change a text before it is split.
+    """Steps that change a text before it is split: noise left out, letters composed, then `normalize` and `letters`.
 
-    Letters are composed before they are replaced, and put in lower case after that.
+    Letters are put in lower case after they are replaced.
     """
-    names = {*config.normalize, *(["clean"] if config.clean or config.letters else [])}
-    steps = [step for name, some in NORMALIZATIONS.items() if name in names and name != "lowercase" for step in some]
+    names = config.normalize
+    steps = [_replace(NOISE, ""), normalizers.NFC()]
+    steps += [step for name, some in NORMALIZATIONS.items() if name in names and name != "lowercase" for step in some]
     steps += [normalizers.Replace(old, new) for old, new in _letters_in_both_cases(config.letters)]
     return steps + [normalizers.Lowercase()] * ("lowercase" in names)
 

@@ -1,9 +1,8 @@
 """Text to ids and back. Knows the special tokens and the `tokenizers` library; does not know batches.
 
 `decode(encode(text))` is `text` (after the optional normalisation) whenever no token is unknown. With `bpe` and
-`unigram` no token is unknown unless `byte_fallback` is off: a character without an entry is encoded as its UTF-8 bytes,
-which all have entries, such as `<0xE2>` (Kudo and Richardson 2018). With `word_level` and `char`, words and characters
-without an entry are unknown.
+`unigram` no token is unknown: a character without an entry is encoded as its UTF-8 bytes, which all have entries, such
+as `<0xE2>` (Kudo and Richardson 2018). With `word_level` and `char`, words and characters without an entry are unknown.
 
 Two markers encode the spaces. With `word_level`, `￭` on a punctuation mark means "no space here": `l'amico` becomes
 `l ￭'￭ amico`, so that `amico` is the same entry whatever precedes it. Sub-words and characters encode a space as `▁`,

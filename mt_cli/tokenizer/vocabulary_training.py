@@ -13,14 +13,14 @@ import tokenizers
 from tokenizers import normalizers
 
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.config.sections import Config, TokenizerConfig
+from mt_cli.config.sections import WITHOUT_SUBWORDS, Config, TokenizerConfig
 from mt_cli.corpus.protected_text import RESERVED
 from mt_cli.corpus.rows import untagged
 from mt_cli.corpus.term_marks import TERM_MARKS
 from mt_cli.errors import ConfigError
 from mt_cli.runtime.console import Progress
 from mt_cli.tokenizer.sentencepiece import all_merges, rounded_score
-from mt_cli.tokenizer.spacing import DEFAULT_SUBWORDS, has_bytes, reserved_entries, untrained_backend
+from mt_cli.tokenizer.spacing import DEFAULT_SUBWORDS, reserved_entries, untrained_backend
 from mt_cli.tokenizer.special_tokens import BYTES, JOINER, NEVER_SEEN, SPACE, SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import MAX_ENTRY_CHARACTERS, Tokenizer, TokenizerPair
 
@@ -56,11 +56,11 @@ def train_tokenizer(
         backend = learn(limit)
     if backend is None:
         size = f"tokenizer.vocab_size: {config.vocab_size or DEFAULT_SUBWORDS:,}"
-        raise ConfigError(f"{size} is too small for all characters; enlarge it, or set tokenizer.byte_fallback to true")
+        raise ConfigError(f"{size} is too small for all characters; enlarge it")
     state = json.loads(backend.to_str())
     state["added_tokens"] = []  # As plain entries, the special tokens cannot be matched in text.
     if config.algorithm == "unigram":
-        state["model"]["byte_fallback"] = config.byte_fallback
+        state["model"]["byte_fallback"] = True
         # Without training text, the space has no probability.
         state["model"]["vocab"] = [[piece, score or 0.0] for piece, score in state["model"]["vocab"]]
     if config.spacing == "sentencepiece":
@@ -104,11 +104,11 @@ def train_tokenizers(pairs: Callable[[], Iterable[tuple[str, str]]], config: Con
 
 def _character_limit(config: TokenizerConfig, tags: Sequence[str]) -> int | None:
     """Maximum number of single-character entries; None without bytes. Raises ConfigError if the bytes do not fit."""
-    if not has_bytes(config):
+    if config.algorithm in WITHOUT_SUBWORDS:
         return None
     num_entries, num_fixed = config.vocab_size or DEFAULT_SUBWORDS, len(SPECIAL_TOKENS) + len(tags) + len(BYTES)
     if num_entries < num_fixed + _MIN_SUBWORDS:
-        least = f"use at least {num_fixed + _MIN_SUBWORDS:,}, or set tokenizer.byte_fallback to false"
+        least = f"use at least {num_fixed + _MIN_SUBWORDS:,}"
         raise ConfigError(f"tokenizer.vocab_size: {num_entries:,} is too small for tags and bytes; {least}")
     return int((num_entries - num_fixed) * MAX_CHARACTERS)
 

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from mt_cli.config.training import TrainingConfig
 from mt_cli.runtime.devices import has_fast_bf16
 
+_BETAS, _ADAM_EPSILON = (0.9, 0.98), 1e-9
+"""As in Vaswani et al. 2017, section 5.3."""
 _MOMENTUM = 0.95
 _UPDATE_SIZE = 0.2
 """Root mean square of the elements of a Muon update at learning rate 1, about that of AdamW (Liu et al. 2025, 2.2)."""
@@ -118,9 +120,7 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
         {"params": [p for p in parameters if id(p) not in with_decay], "weight_decay": 0.0},
     ]
     has_fused = parameters[0].device.type in ("cpu", "cuda")
-    adamw = torch.optim.AdamW(
-        groups, lr=config.learning_rate, betas=config.adam_betas, eps=config.adam_epsilon, fused=has_fused
-    )
+    adamw = torch.optim.AdamW(groups, lr=config.learning_rate, betas=_BETAS, eps=_ADAM_EPSILON, fused=has_fused)
     if config.optimizer == "adamw" or not hidden:  # Empty with adapters, which do not map between hidden states.
         return adamw
     return MuonWithAdamW(adamw, hidden, config.weight_decay)

@@ -43,8 +43,7 @@ class Description(BaseModel):
     most_tokens: int = Field(ge=1, le=2**31)
     sentences_seen: SentencesSeen | None = None
     protect: tuple[str, ...] = ()
-    protect_patterns: tuple[str, ...] = ()
-    """`corpus.protect` and `corpus.protect_patterns`, the spans that become reserved entries."""
+    """`corpus.protect`, the spans that become reserved entries."""
     source_vocab_size: int = 0
     target_vocab_size: int = 0
     licences: dict[str, str] = {}
@@ -59,7 +58,7 @@ class Description(BaseModel):
 
     @property
     def protection(self) -> Protection:
-        return Protection(self.protect, self.protect_patterns)
+        return Protection.of(self.protect)
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -83,7 +82,6 @@ class Description(BaseModel):
             most_tokens=config.corpus.max_tokens,
             sentences_seen=run.state.sentences_seen,
             protect=config.corpus.protect,
-            protect_patterns=config.corpus.protect_patterns,
             source_vocab_size=run.tokenizers[0].vocab_size,
             target_vocab_size=run.tokenizers[1].vocab_size,
             licences=licences_of(run.state.parents),

@@ -105,7 +105,7 @@ class Translator:
             corpus.tagging,
             corpus.languages,
             min(one.config.corpus.max_tokens for one in runs),
-            Protection.of(corpus),
+            Protection.of(corpus.protect),
             lambda: digest_of(model.state_dict()),
             first.state.sentences_seen,
             torch_device.type != "cpu",

@@ -60,18 +60,17 @@ TEXT = "jach 'a qilqt’ana cafe\u0301 'quote' ’ a’"
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "expected"),
+    ("values", "text", "expected"),
     [
-        ("clean", TEXT, "jach 'a qilqt’ana café 'quote' ’ a’"),
-        ("apostrophes", TEXT, "jach 'a qilqt'ana cafe\u0301 'quote' ’ a’"),
-        ("joined_apostrophes", TEXT, "jach'a qilqt’ana cafe\u0301 'quote' ’ a’"),
-        ("joined_apostrophes", "aka ch ’ ama uta, ch ' ama, a ’ ’ b", "aka ch’ama uta, ch'ama, a ’ ’ b"),
-        ("joined_apostrophes", *["usa `foro de ayuda`_ o :ref:`la guía` ` b"] * 2),
+        ((), TEXT, "jach 'a qilqt’ana café 'quote' ’ a’"),
+        (("apostrophes",), TEXT, "jach 'a qilqt'ana café 'quote' ’ a’"),
+        (("joined_apostrophes",), TEXT, "jach'a qilqt’ana café 'quote' ’ a’"),
+        (("joined_apostrophes",), "aka ch ’ ama uta, ch ' ama, a ’ ’ b", "aka ch’ama uta, ch'ama, a ’ ’ b"),
+        (("joined_apostrophes",), *["usa `foro de ayuda`_ o :ref:`la guía` ` b"] * 2),
     ],
 )
-def test_each_value_changes_what_it_names_alone(name, text, expected):
-    options = {"clean": True} if name == "clean" else {"clean": False, "normalize": (name,)}
-    config = TokenizerConfig(algorithm="bpe", vocab_size=400, **options)
+def test_each_value_changes_what_it_names_alone(values, text, expected):
+    config = TokenizerConfig(algorithm="bpe", vocab_size=400, normalize=values)
     tokenizer = train_tokenizer([text] * 9, config)
     assert (
         tokenizer.decode(tokenizer.encode([text]))

@@ -50,7 +50,7 @@ def damage(tmp_path):
         write(tmp_path / "train.tsv", pairs)
         tree = {"source": languages[0], "target": languages[1], "train": {"file": str(tmp_path / "train.tsv")}}
         config = parse_config({"name": "t", "corpus": tree | {"valid": {"fraction": 0.1}} | options}, "test").corpus
-        corpora = read_corpora(config, 1, Cache(tmp_path / "cache"))
+        corpora = read_corpora(config, Cache(tmp_path / "cache"))
         return list(find_damage({name: corpus for name, corpus in corpora.items() if corpus.code == KEPT}, config))
 
     return find
@@ -112,7 +112,7 @@ def test_text_as_people_write_it_has_no_damage(damage):
 def test_spaces_of_a_language_or_markup_are_no_tokens(damage, code, lines):
     targets = [f"{number} {lines[number % 4]}" for number in range(80)]
     sources = [f"{number} x{number} y" for number in range(80)]
-    findings = damage(list(zip(sources, targets, strict=True)), ("xx", code), filters={"min_script_share": None})
+    findings = damage(list(zip(sources, targets, strict=True)), ("xx", code), filters={"wrong_language": False})
     assert not [finding for finding in findings if finding.kind in KINDS and not finding.is_note]
 
 

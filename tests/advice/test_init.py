@@ -68,7 +68,7 @@ def test_init_writes_the_corpus_and_values_with_reasons(mt, tmp_path, make):
     values = [line for line in text.partition("tokenizer:")[2].splitlines() if line.startswith("  ")]
     assert len(values) > 12 and all("  # " in line for line in values)
     corpus = yaml.safe_load(text)["corpus"]
-    given = {"source": "en", "target": "de", "valid": {"fraction": 0.1, "seed": 1}}
+    given = {"source": "en", "target": "de", "valid": {"fraction": 0.1}}
     for key, value in (given | expected).items():
         assert corpus[key] == value or corpus[key] | {"split": "train"} == value
     assert corpus.keys() == (given | expected).keys()
@@ -84,7 +84,7 @@ def test_a_config_of_init_trains_as_long_as_it_says(mt, tmp_path, monkeypatch):
     assert mt("init", *arguments, "--name", "new")[0] == 0
     planned = re.search(r"max_epochs: \d+  # ([\d,]+) updates", (tmp_path / "new.yaml").read_text(encoding="utf-8"))
     changes = ("training.patience=null", "training.tune_decoding=false", "decoding.beam_size=1", "model.d_model=16")
-    changes += ("model.d_ff=16", "evaluation.num_resamples=10", "decoding.max_length=8")
+    changes += ("model.d_ff=16", "decoding.max_length_ratio=0.1")
     status, _, err = mt("train", "--config", "new.yaml", *(part for each in changes for part in ("--set", each)))
     assert status == 0, err
     report = json.loads((tmp_path / "runs/new/report.json").read_text(encoding="utf-8"))
@@ -124,7 +124,7 @@ def test_a_folder_of_catalogues_is_a_corpus(mt, tmp_path):
     status, out, err = mt("init", "po")
     assert status == 0, err
     corpus = load_config(tmp_path / out.strip()).corpus
-    assert corpus.languages == ("en", "de") and corpus.train == (FolderSource(folder="po", pattern="**/*.po"),)
+    assert corpus.languages == ("en", "de") and corpus.train == (FolderSource(folder="po"),)
     assert "po, more/two.po, line 4\n" in mt("data", "show", "--config", out.strip(), "-n", "100")[1]
 
 
@@ -145,6 +145,10 @@ def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
         ("--file numbers.csv --source-language en --target-language de", "numbers.csv: the source has no letters"),
         ("--files train.en train.de --valid train.en --valid train.de", "train.en and train.de"),
         ("train.en de.tmx.gz", "de.tmx.gz"),
+        ("nowhere", "nowhere: no such file or folder; relative paths"),
+        ("train.en train.de --valid short.en", "short.en: not a file with both sides"),
+        ("numbers.csv --format xml", "--format xml: use tsv, "),
+        ("numbers.csv --columns 1 9", "numbers.csv: no column 9 among '0', "),
         ("--files train.en train.de --columns a b", "columns"),
     ],
 )

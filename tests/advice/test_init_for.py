@@ -15,7 +15,7 @@ TINY = (
     *("model.d_model=16", "model.num_heads=2", "model.d_ff=16", "model.num_encoder_layers=1"),
     *("model.num_decoder_layers=1", "training.max_steps=2", "training.max_epochs=null", "training.batch_tokens=2000"),
     *("training.tune_decoding=false", "training.precision=fp32", "decoding.beam_size=1"),
-    "decoding.max_length=8",
+    "decoding.max_length_ratio=0.1",
 )
 PROGRAMS = [program for program in DESTINATIONS if program != "bundle"]
 

@@ -84,7 +84,8 @@ class Recorder:
 
 def text_side(run: Path, path: Path, beam_size: int, length: int) -> float:
     """CPU time in seconds that the lines of a file take without the search."""
-    decoding = {"beam_size": beam_size} | ({"min_length": length, "max_length": length} if length else {})
+    if length:
+        exec(common.FIXED_LENGTH.format(length=length), {})
     translator = Translator.load(run, "cpu")
     recorder = Recorder(translator.engine)
     translator = replace(translator, engine=recorder)
@@ -93,7 +94,7 @@ def text_side(run: Path, path: Path, beam_size: int, length: int) -> float:
         started_at = time.process_time()
         with LineNotices() as notices, open(os.devnull, "w", encoding="utf-8") as file:
             for block in blocks(common.read_lines(path)):
-                items = translator.translate_fully(block, unk="keep", **decoding)
+                items = translator.translate_fully(block, unk="keep", beam_size=beam_size)
                 for line in translated_lines(items, [partial(format_texts, 1)]):
                     print(*line.texts, file=file, flush=True)
                     notices.add(line)
@@ -146,13 +147,15 @@ def commands(run: Path, exported: Path, path: Path, beam_size: int, threads: int
     options = ["--input", str(path), "--as-lines", "--output", output, "--progress", "none", "--unk", "keep"]
     options += ["--beam-size", str(beam_size), "--threads", str(threads)]
     script = [sys.executable, "-c", SCRIPT, str(exported), str(path), output, str(beam_size), str(threads)]
+    mt = common.MT
     if length:
-        options += [f"--set=decoding.{name}_length={length}" for name in ("min", "max")]
+        program = common.FIXED_LENGTH.format(length=length) + "from mt_cli.cli.main import main\nmain()\n"
+        mt = [sys.executable, "-c", program]
         script.append(str(length))
     return {
         "script": script,
-        "mt, CTranslate2": [*common.MT, "translate", "--engine", "ctranslate2", "--run", str(exported), *options],
-        "mt": [*common.MT, "translate", "--run", str(run), *options],
+        "mt, CTranslate2": [*mt, "translate", "--engine", "ctranslate2", "--run", str(exported), *options],
+        "mt": [*mt, "translate", "--run", str(run), *options],
     }
 
 

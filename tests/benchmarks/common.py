@@ -40,6 +40,21 @@ Key = TypeVar("Key")
 Result = TypeVar("Result")
 
 
+FIXED_LENGTH = """
+from mt_cli.decoding import constraints, ctranslate2
+from mt_cli.tokenizer.special_tokens import EOS_ID
+
+constraints.NEVER_PRODUCED += (EOS_ID,)
+constraints.max_length = ctranslate2.max_length = lambda *_: {length}
+call = ctranslate2.CTranslate2Engine._call
+ctranslate2.CTranslate2Engine._call = lambda *arguments, **options: call(
+    *arguments, **options | {{"min_decoding_length": {length}}}
+)
+"""
+"""Program after which all translations of a process have a length, so that models that have learned little can be
+timed."""
+
+
 def read_options(description: str, **options: Any) -> argparse.Namespace:
     """Options of the command line, given by their defaults.
 

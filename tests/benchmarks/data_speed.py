@@ -93,7 +93,7 @@ def mt_seconds(tokenizers: list[Tokenizer], config: CorpusConfig, folder: Path) 
     """Seconds of reading, checking and encoding, from the text files to the files of ids."""
     shutil.rmtree(folder / "cache", ignore_errors=True)
     started_at = time.perf_counter()
-    corpus = read_corpora(config, 1, Cache(folder / "cache"))["train"]
+    corpus = read_corpora(config, Cache(folder / "cache"))["train"]
     encode_corpus(corpus, tokenizers, 256, folder / "ids.arrow")
     return time.perf_counter() - started_at
 

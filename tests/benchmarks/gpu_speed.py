@@ -204,8 +204,8 @@ def translate_mt(size: str, beam: int, options: Namespace) -> Iterator[Row]:
     dtype = pick_precision("auto", device)
     engine = TransformerEngine(with_dtype(build_model(size).to(device), dtype))
     sources = sentences(size, options)
-    limits = {"beam_size": beam, "min_length": TRANSLATED, "max_length": TRANSLATED, "max_length_ratio": 100.0}
-    decoding, fitting = DecodingConfig(**limits), engine.predictor.fitting_tokens
+    exec(common.FIXED_LENGTH.format(length=TRANSLATED), {})
+    decoding, fitting = DecodingConfig(beam_size=beam), engine.predictor.fitting_tokens
     batch_tokens = decoding.batch_tokens if fitting is None else fitting_batch_tokens(decoding.batch_tokens, fitting)
 
     def translate() -> int:

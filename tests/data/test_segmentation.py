@@ -185,11 +185,12 @@ def test_a_side_that_would_be_too_long_keeps_its_ids():
         assert after == (other if len(other) <= longest else before)
 
 
-def test_a_stream_is_segmented_anew_and_resumes_from_any_buffer(tmp_path):
+def test_a_stream_is_segmented_anew_and_resumes_from_any_buffer(tmp_path, monkeypatch):
+    monkeypatch.setattr("mt_cli.data.streams.SHUFFLE_BUFFER", 16)
     lines = [f"the other cat number {index} sat there\tthe matter {index} of the theatre" for index in range(100)]
     (tmp_path / "a.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     file = {"file": str(tmp_path / "a.tsv")}
-    languages = {"source": "en", "target": "xx", "shuffle_buffer": 16}
+    languages = {"source": "en", "target": "xx"}
     corpus = CorpusConfig.model_validate(languages | {"train": file | {"streaming": True}, "valid": file}, strict=False)
     tokenizer, config = trained()
 

@@ -57,6 +57,7 @@ def test_a_document_is_translated_and_counted(mt, trained, folder, tmp_path):
     ("arguments", "named"),
     [
         (("--input", "po/a.po"), "--output"),
+        (("--input", "po/a.po", "--output", "a.md"), "--output a.md: po/a.po is written as .po again"),
         (("--input", "po/a.po", "--output", "po/a.po"), "one file"),
         (("--input", "po", "--output", "po/out"), "another"),
         (("--input", "empty", "--output", "out"), "no documents"),

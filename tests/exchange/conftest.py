@@ -70,11 +70,11 @@ def train_child(mt, tiny_tree, tmp_path):
             (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         del tiny_tree["model"]
         tiny_tree["name"], tiny_tree["init"] = "child", {"run": str(parent)} | init
-        filters = {"duplicates": False, "overlap": False, "min_script_share": None}
+        filters = {"duplicates": False, "overlap": False, "wrong_language": False}
         files = {"train": {"files": [*texts]}, "valid": {"fraction": 0.1}}
         tiny_tree["corpus"] = files | {"filters": filters, "max_tokens": 100} | corpus
         tiny_tree["training"] |= {"max_steps": 2, "batch_tokens": 1000, "validate_every_steps": 2}
-        tiny_tree["decoding"] = {"beam_size": 1, "max_length": 12}
+        tiny_tree["decoding"] = {"beam_size": 1, "max_length_ratio": 0.5}
         (tmp_path / "child.yaml").write_text(json.dumps(tiny_tree))
         status, _, err = mt("train", "--config", "child.yaml")
         return status, err

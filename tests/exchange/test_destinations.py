@@ -21,7 +21,6 @@ MODELS = st.fixed_dictionaries(
         "positions": st.sampled_from(["sinusoidal", "rotary"]),
         "activation": st.sampled_from(["relu", "gelu", "silu", "swiglu"]),
         "norm_order": st.sampled_from(["pre", "post"]),
-        "final_norm": st.sampled_from([None, True]),
         "tie_embeddings": st.sampled_from(["none", "target"]),
         "qkv_bias": st.booleans(),
         "output_bias": st.booleans(),
@@ -31,7 +30,6 @@ TOKENIZERS = st.fixed_dictionaries(
     {
         "algorithm": st.sampled_from(["word_level", "bpe", "unigram", "char"]),
         "shared": st.booleans(),
-        "byte_fallback": st.booleans(),
         "normalize": st.sampled_from([[], ["nfkc"]]),
         "letters": st.sampled_from([{}, {"ã": "â"}]),
     }

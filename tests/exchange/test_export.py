@@ -45,7 +45,7 @@ def exported(served):
     "options",
     [
         {"norm_order": "post", "activation": "gelu"},
-        {"norm_order": "post", "final_norm": True},
+        {"norm_order": "post"},
         {"activation": "swiglu", "qkv_bias": False, "tie_embeddings": "none"},
         {"activation": "silu", "norm_order": "post", "output_bias": True, "positions": "rotary"},
     ],
@@ -89,7 +89,7 @@ def test_bytes_and_languages_reach_the_exported_model(trained, with_random_model
     ours = Translator(TransformerEngine(run.model.eval()), run.tokenizers, run.config.decoding, 20)
     for score in assert_equal_scores(ours, exported, lines):
         assert any(token in BYTES for token in score.tokens)
-    (item,) = exported.translate_fully(["one"], prefix="字é▁", max_length=20, with_details=True)
+    (item,) = exported.translate_fully(["one"], prefix="字é▁", with_details=True)
     assert "".join(item.details.tokens).startswith("".join(pieces.pieces("字é▁")))
     (item,) = exported.translate_fully(lines[2:], unk="keep", beam_size=1)
     assert len(item.segments) > 1 and item.text.count(" ") >= len(item.segments) - 1
@@ -115,7 +115,7 @@ def test_an_export_splits_and_copies_as_the_run(ours, exported):
 
 def test_translations_of_an_export_do_not_depend_on_other_lines(exported):
     lines = ["one", "two three", "one two three four five six seven eight nine ten eleven twelve " * 2]
-    options = {"max_length_ratio": 0.2, "min_length": 11, "beam_size": 1}  # At least as long as the limit of a word.
+    options = {"max_length_ratio": 0.2, "beam_size": 1}
     together = exported.translate(lines, **options)
     assert together == [exported.translate([line], **options)[0] for line in lines]
 
@@ -145,8 +145,6 @@ def test_options_of_search_reach_the_exported_model(mt, served, tmp_path):
 
     assert translation("--prefix", "TEN").startswith("TEN")
     assert translation("--n-best", "2", "--beam-size", "1").startswith("ONE TWO.\n")
-    assert len(translation("--set", "decoding.max_length=1").split()) == 1
-    assert len(json.loads(translation("--set", "decoding.min_length=6", "--json"))["tokens"]) >= 7
     assert translation("--sample", "--seed", "3") == translation("--sample", "--seed", "3")
     assert len(translation("--alignment", "words").split()) == 2
     pairs = [tuple(map(int, pair.split("-"))) for pair in (tmp_path / "words").read_text(encoding="utf-8").split()]

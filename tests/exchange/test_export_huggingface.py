@@ -88,7 +88,7 @@ def test_transformers_divides_log_probabilities_as_the_run_does(shared_run, tmp_
     run = shared_run({"tie_embeddings": "all", "norm_order": "post", "output_bias": True})
     with torch.no_grad():
         run.model.projection.bias[EOS_ID] += 5  # A random model may never end a translation.
-    decoding = DecodingConfig(beam_size=3, length_penalty=1.5, max_length=9)
+    decoding = DecodingConfig(beam_size=3, length_penalty=1.5, max_length_ratio=0.1)
     run = replace(run, config=run.config.model_copy(update={"decoding": decoding}))
     export_huggingface(run, tmp_path / "model", SENTENCES, "card")
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "model")

@@ -11,6 +11,7 @@ from texts import TEXTS
 
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import TokenizerConfig
+from mt_cli.corpus.clean_text import cleaned
 from mt_cli.errors import ConfigError
 from mt_cli.exchange.sentencepiece import model_file, read_pieces, tokenizer_of
 from mt_cli.tokenizer.sentencepiece import BPE, BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, SentencePieces
@@ -55,11 +56,11 @@ def test_text_is_cleaned_as_far_as_it_makes_no_difference(rule, accent):
 
 @pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
 def test_a_vocabulary_with_its_spaces_is_a_sentencepiece_model(processor, algorithm):
-    config = TokenizerConfig(algorithm=algorithm, vocab_size=900, spacing="sentencepiece", clean=False)
+    config = TokenizerConfig(algorithm=algorithm, vocab_size=900, spacing="sentencepiece")
     ours = reread(train_tokenizer(LINES, config, ["<2de>"]), config, ["<2de>"])
     theirs = processor(model_file(ours))
     assert [theirs.id_to_piece(index) for index in range(theirs.vocab_size())] == ours.tokens(range(ours.vocab_size))
-    texts = [*LINES, *odd_texts(LINES, 1000)]
+    texts = [*map(cleaned, [*LINES, *odd_texts(LINES, 1000)])]
     ids = ours.encode(texts)
     for text, our_ids, their_ids in zip(texts, ids, theirs.encode(texts), strict=True):
         assert our_ids == their_ids, (text, ours.tokens(our_ids), theirs.encode(text, out_type=str))
@@ -69,9 +70,9 @@ def test_a_vocabulary_with_its_spaces_is_a_sentencepiece_model(processor, algori
     assert [text.split() for text in decoded] == [text.replace("▁", " ").split() for text in texts]
 
 
-@pytest.mark.parametrize("key", ["normalize", "letters", "byte_fallback", "algorithm"])
+@pytest.mark.parametrize("key", ["normalize", "letters", "algorithm"])
 def test_what_sentencepiece_cannot_do_is_refused_by_name(tiny_tree, key):
-    wrong = {"normalize": ("nfkc",), "letters": {"a": "e"}, "byte_fallback": False, "algorithm": "word_level"}
+    wrong = {"normalize": ("nfkc",), "letters": {"a": "e"}, "algorithm": "word_level"}
     tiny_tree["tokenizer"] = {"algorithm": "bpe", "spacing": "sentencepiece", key: wrong[key]}
     with pytest.raises(ConfigError, match=rf"tokenizer\.{key}: |bpe or unigram"):
         parse_config(tiny_tree, "x.yaml")

@@ -163,7 +163,7 @@ def test_graphs_predict_what_eager_steps_predict(captures_soon, positions, num_b
 def test_an_engine_with_graphs_finds_the_translations_of_one_without(captures_soon, options):
     """With other weights in the same memory, too, as in the validations of a training."""
     model, sources = a_model(), [*map(Sentence, some_sources(300, 500, 40))]
-    decoding = DecodingConfig(max_length=60, **options)
+    decoding = DecodingConfig(max_length_ratio=1.5, **options)
     graphed, eager = TransformerEngine(model), TransformerEngine(model, predictor=Predictor(model, captures=False))
     eager.predictor.fitting_tokens = None
     for seed in (1, 2):
@@ -181,7 +181,7 @@ def test_the_memory_of_graphs_is_free_when_their_engine_is(captures_soon):
     for _ in range(4):
         engine = TransformerEngine(model)
         for _ in range(2):
-            engine.search(sources, DecodingConfig(max_length=40))
+            engine.search(sources, DecodingConfig(max_length_ratio=1.0))
         assert engine.predictor.num_captured > 0
         del engine
         gc.collect()

@@ -74,9 +74,9 @@ OPTIONS = {
     "--interactive": "--interactive",
     "--engine marian": "ctranslate2",
     "--seed 3": "seed",
-    "--set decoding.topk=3": "`top_k`",
+    "--set decoding.topp=0.3": "`top_p`",
     "--set decoding=5": "decoding",
-    "--set decoding.top_k=few --sample": "top_k",
+    "--set decoding.top_p=few --sample": "top_p",
 }
 EVALUATE = {
     "--source text": "--reference",
@@ -84,7 +84,6 @@ EVALUATE = {
     "--against blank": "3 lines for 40 sentences",
     "--against other": "other: translates en to yy",
     "--split exam": "only valid, test",
-    "--num-resamples 0": "--num-resamples",
 }
 SCORE = {
     "": "--source",

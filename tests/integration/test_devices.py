@@ -10,14 +10,15 @@ from run_content import checkpoint_content, metrics_of, report_of
 OPTIONS = {
     "precision": "fp32",
     "learning_rate": 0.1,
-    "adam_epsilon": 1.0,
     "ema_decay": 0.9,
     "max_epochs": 1,
     "batch_tokens": 75,
     "validate_every_steps": 3,
     "num_threads": 1,
 }
-"""An epoch has 29 micro-batches of this size.
+"""An epoch has 29 micro-batches of this size."""
+LARGE_EPSILON = "import mt_cli.training.optimizer\nmt_cli.training.optimizer._ADAM_EPSILON = 1.0\n"
+"""Begins the processes of each training.
 
 The runs that are compared add up the same gradients in another order. With the usual epsilon, AdamW divides a gradient
 by its own size, so a weight whose gradient is only rounding moves by the learning rate, in a direction that depends on
@@ -65,12 +66,13 @@ def forked(tmp_path, config, fork_server):
     `body` is run before, by the processes that `--devices` starts if `is_launched`.
     """
 
-    def run(arguments, number=None, body=None, is_launched=False, **options):
+    def run(arguments, number=None, body="", is_launched=False, **options):
+        body = LARGE_EPSILON + body
         if is_launched:
             (tmp_path / "sitecustomize.py").write_text(body, encoding="utf-8")
             paths = filter(None, (str(tmp_path), os.environ.get("PYTHONPATH")))
             options["environment"] = {"PYTHONPATH": os.pathsep.join(paths)}
-        elif body is not None:
+        else:
             (tmp_path / "program.py").write_text(PROGRAM.format(body=body, arguments=arguments), encoding="utf-8")
             options["program"] = str(tmp_path / "program.py")
         fork_server.start(tmp_path, arguments, number=number, **options)
@@ -88,7 +90,7 @@ def forked(tmp_path, config, fork_server):
 def finished(forked):
     """Trains to the end, in several processes if their number is given; returns what they print."""
 
-    def run(name, number=None, body=None, **options):
+    def run(name, number=None, body="", **options):
         statuses, _, err = forked(command(name, **options), number, body)
         assert not any(statuses), err
         return err
@@ -165,9 +167,9 @@ def test_each_process_reads_the_weights_from_the_file(finished):
 @pytest.mark.slow
 def test_several_processes_stream_the_pairs_of_one(finished, config, tiny_tree, tmp_path):
     corpus = tiny_tree["corpus"]
-    config(train=corpus["train"] | {"streaming": True}, valid=deepcopy(corpus["test"]), shuffle_buffer=30)
+    config(train=corpus["train"] | {"streaming": True}, valid=deepcopy(corpus["test"]))
     options = {"optimizer": "muon", "batch_tokens": 60, "max_epochs": "null", "max_steps": 5, "log_every_steps": 1}
-    options["body"] = EXACT_MUON
+    options["body"] = EXACT_MUON + "\nimport mt_cli.data.streams\nmt_cli.data.streams.SHUFFLE_BUFFER = 30\n"
     err = finished("several", 3, **options)
     assert err.count("Stopped by max_steps 5") == 1, "one process alone prints"
     finished("one", micro_batches_per_step=3, **options)

@@ -32,7 +32,7 @@ def make_family(folder, corpus, tree):
     tree["model"] |= {"dropout": 0.3, "norm_order": "post", "output_bias": True}
     tree |= {"tokenizer": {"algorithm": "bpe", "vocab_size": 300, "shared": True}}
     tree["training"]["batch_tokens"] = 160
-    tree["decoding"]["max_length"] = 12
+    tree["decoding"]["max_length_ratio"] = 0.5
     (folder / "parent.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     del tree["model"], tree["tokenizer"]
     tree |= {"name": "child", "init": {"run": "runs/parent"}}
@@ -99,7 +99,7 @@ def test_a_child_begins_with_model_and_tokenizers_of_its_parent(child, mt, tmp_p
 
 def test_a_child_is_compared_with_the_score_of_its_parent(child, tmp_path):
     def trained(name, *settings):
-        status, _, err = child(*settings, f"name={name}", "training.max_steps=6", "decoding.max_length=8")
+        status, _, err = child(*settings, f"name={name}", "training.max_steps=6", "decoding.max_length_ratio=0.1")
         assert status == 0, err
         report = json.loads((tmp_path / "runs" / name / "report.json").read_text(encoding="utf-8"))
         return report["validation"]
@@ -174,7 +174,7 @@ def test_an_extended_vocabulary_leaves_old_logits_as_they_were(child, mt, tmp_pa
     for side in ("en", "xx"):
         text = "".join(f"{line} {number}\n" for number, line in enumerate(lines))
         (tmp_path / f"new.{side}").write_text(text if side == "en" else text.upper(), encoding="utf-8")
-    settings = "corpus.train={files: [new.en, new.xx], tag: <2zh>, filters: {identical: false, min_script_share: null}}"
+    settings = "corpus.train={files: [new.en, new.xx], tag: <2zh>, filters: {identical: false, wrong_language: false}}"
     extend = settings, "init.vocabulary=extend", "training.max_steps=1", "training.learning_rate=1e-12"
     status, _, err = child(*extend)
     assert status == 0, err

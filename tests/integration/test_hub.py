@@ -11,7 +11,7 @@ from hub_server import Fault
 SMALL = (
     *("--set", "model.d_model=16", "--set", "model.d_ff=16", "--set", "model.num_heads=2"),
     *("--set", "model.num_encoder_layers=1", "--set", "model.num_decoder_layers=1", "--set", "training.max_steps=2"),
-    *("--set", "training.device=cpu", "--set", "evaluation.num_resamples=10"),
+    *("--set", "training.device=cpu"),
 )
 PAIRS = [(f"the house number {index} is red", f"das Haus Nummer {index} ist rot") for index in range(40)]
 ALL_ROWS = [0, "40"]

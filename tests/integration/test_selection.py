@@ -48,8 +48,7 @@ def config(tmp_path):
         "tokenizer": {"algorithm": "word_level", "shared": True},
         "model": {"d_model": 32, "d_ff": 64, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
         "training": {"max_steps": 170, "max_epochs": None, "batch_tokens": 600, "learning_rate": 6e-3},
-        "decoding": {"beam_size": 1, "max_length": 10},
-        "evaluation": {"num_resamples": 10},
+        "decoding": {"beam_size": 1, "max_length_ratio": 0.1},
     }
     tree["model"]["dropout"] = 0.0
     tree["training"] |= {"warmup_steps": 20, "validate_every_steps": 160, "device": "cpu", "num_threads": 1}

@@ -49,8 +49,7 @@ tokenizer: {algorithm: word_level, shared: true}
 model: {d_model: 32, d_ff: 64, num_heads: 2, num_encoder_layers: 1, num_decoder_layers: 1, dropout: 0.0}
 training: {max_epochs: 25, batch_tokens: 600, learning_rate: 4.0e-3, warmup_steps: 20, num_threads: 1, device: cpu,
            validate_every_steps: 100}
-decoding: {beam_size: 1, max_length: 10}
-evaluation: {num_resamples: 10}
+decoding: {beam_size: 1, max_length_ratio: 0.1}
 """
 
 
@@ -66,8 +65,7 @@ corpus:
 init: {run: RUNS/two, adapter_rank: 2}
 training: {max_steps: 3, batch_tokens: 600, learning_rate: 1.0e-4, schedule: constant, num_threads: 1, device: cpu,
            precision: fp32}
-decoding: {beam_size: 1, max_length: 10}
-evaluation: {num_resamples: 10}
+decoding: {beam_size: 1, max_length_ratio: 0.1}
 """
 
 

@@ -168,7 +168,7 @@ def test_evaluate_reports_whether_a_difference_is_significant(mt, trained, corpu
     write("worse.txt", ["ONE"] * 40)
     own = mt("translate", "--run", trained, "--input", corpus / "test.en")[1]
     (tmp_path / "own.txt").write_text(own, encoding="utf-8")
-    evaluate = ("evaluate", "--run", trained, "--num-resamples", "100", "--against")
+    evaluate = ("evaluate", "--run", trained, "--against")
     for baseline, is_significant in (("own.txt", False), (trained, False), ("worse.txt", True)):
         status, out, _ = mt(*evaluate, baseline, "--json")
         scores = json.loads(out)
@@ -192,7 +192,7 @@ def test_rows_with_a_blank_side_are_left_out_and_counted(mt, trained, corpus, wr
     (run / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     note = "3 of 40 pairs are left out: line 4 has no source; lines 8, 9 have no reference"
     for test_set, baseline in (((), "other"), (("--source", "src", "--reference", "ref"), "kept")):
-        options = ("--against", baseline, "--json", "--num-resamples", "10")
+        options = ("--against", baseline, "--json")
         scores = json.loads(mt("evaluate", "--run", run, *test_set, *options)[1])
         assert (scores["num_sentences"], scores["num_left_out"], scores["notes"][0]) == (37, 3, note)
         assert scores["against"]["bleu"]["score"] == 100
@@ -204,7 +204,7 @@ def test_no_evaluation_replaces_its_baseline(mt, trained, tmp_path):
         (tmp_path / f"in.{side}").write_text(text)
     hypotheses = run / "hypotheses/files.txt"
     hypotheses.write_text("A.\nB.\n")
-    options = ("--run", "run", "--source", "in.en", "--reference", "in.it", "--num-resamples", "2")
+    options = ("--run", "run", "--source", "in.en", "--reference", "in.it")
     status, _, err = mt("evaluate", *options, "--against", hypotheses)
     assert status == 0 and "is the baseline" in err and hypotheses.read_text() == "A.\nB.\n"
     assert mt("evaluate", *options)[0] == 0 and hypotheses.read_text() == "ONE TWO.\nTHREE FOUR.\n"
@@ -330,11 +330,10 @@ def test_sampling_a_prefix_and_lengths_are_options(mt, trained):
 
     hot = ("--sample", "--set", "decoding.temperature=5.0")
     assert translation(*hot, "--seed", "1") == translation(*hot, "--seed", "1")
-    assert translation("--sample", "--set", "decoding.top_k=1") == "ONE TWO THREE.\n"
+    assert translation("--sample", "--set", "decoding.top_p=1e-9") == "ONE TWO THREE.\n"
     assert len(translation(*hot, "--n-best", "3").splitlines()) == 3
     assert translation("--prefix", "ONE Xerxes").startswith("ONE Xerxes")
-    tokens = translation("--set", "decoding.max_length=2", "--set", "decoding.min_length=2").replace(".", " .").split()
-    assert len(tokens) == 2
+    assert len(translation(*hot, "--set", "decoding.max_length_ratio=1e-9", "--seed", "5").split()) <= 10
 
 
 def test_no_output_is_touched_before_there_is_something_to_write(mt, trained, tmp_path, write):

@@ -17,7 +17,7 @@ def config(tiny_tree, tmp_path):
     tiny_tree["corpus"] = {**corpus, "valid": {"fraction": 0.1}}
     tiny_tree["tokenizer"] = {"algorithm": "bpe", "shared": True, "vocab_size": 304}
     tiny_tree["training"] |= {"max_steps": 2, "max_epochs": None}
-    tiny_tree["decoding"] = {"beam_size": 1, "min_length": 2, "max_length": 12}
+    tiny_tree["decoding"] = {"beam_size": 1, "max_length_ratio": 0.5}
     (tmp_path / "ja.yaml").write_text(yaml.safe_dump(tiny_tree, allow_unicode=True), encoding="utf-8")
     return "ja.yaml"
 

@@ -23,7 +23,7 @@ def config(tiny_tree, tmp_path, corpus):
     shutil.copy(corpus / "train.xx", tmp_path / "mono.xx")
     tiny_tree["corpus"]["monolingual"] = {"target": {"file": str(tmp_path / "mono.xx")}}
     tiny_tree["training"] |= {"max_steps": 7, "max_epochs": None, "validate_every_steps": 3, "log_every_steps": 2}
-    tiny_tree["training"] |= {"save_every_minutes": 1e-9, "num_samples": 2}
+    tiny_tree["training"] |= {"save_every_minutes": 1e-9}
     path = tmp_path / "tiny.yaml"
     path.write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
     return path

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow(minutes=2), pytest.mark.filterwarnings("default")
 STEPS = 60
 OPTIONS = (
     f"--set training.max_steps={STEPS} --set training.validate_every_steps=10 --set model.d_model=16 "
-    "--set model.d_ff=16 --set decoding.max_length=12"
+    "--set model.d_ff=16 --set decoding.max_length_ratio=0.1"
 )
 
 

@@ -119,7 +119,7 @@ def test_a_damaged_file_of_a_folder_is_skipped_and_named(tmp_path, fault):
         path = write(tmp_path / "po" / name, f'msgid "one {number}"\nmsgstr "uno"\n\n')
         if name == "sub/b.po":
             path.write_bytes(path.read_bytes() + fault)
-    source, report = FolderSource(folder=str(tmp_path / "po"), pattern="**/*.po", skip_damaged=True), ReadReport()
+    source, report = FolderSource(folder=str(tmp_path / "po"), skip_damaged=True), ReadReport()
     assert [row[1] for row in read_rows(source, ("en", "it"), report)] == ["one 0", "one 2"]
     (note,) = report.notes()
     assert "1 of 3 files" in note and "sub/b.po" in note
@@ -151,7 +151,7 @@ def test_a_folder_of_catalogues_is_read_in_one_language(tmp_path):
     for name, language in (("de", "de_DE"), ("it", "it"), ("b", "it_IT"), ("es_419", "es_419"), ("app", "")):
         write_catalogue(tmp_path / "po" / f"{name}.po", language, name)
     write(tmp_path / "po" / "nl.po", 'msgid "Open"\nmsgstr "nl"\n')
-    source = FolderSource(folder=str(tmp_path / "po"), pattern="**/*.po")
+    source = FolderSource(folder=str(tmp_path / "po"))
     for target, expected in (("it", ["app", "b", "it"]), ("es_419", ["app", "es_419"]), ("nl", ["app", "nl"])):
         report = ReadReport()
         assert [row[2] for row in read_rows(source, ("en", target), report)] == expected
@@ -173,7 +173,7 @@ def test_varieties_of_catalogues_are_never_mixed(tmp_path, target, expected, not
     for name in ("pt", "pt_PT", "pt_BR"):
         write_catalogue(tmp_path / "po" / f"{name}.po", name, name)
     report = ReadReport()
-    source = FolderSource(folder=str(tmp_path / "po"), pattern="*.po")
+    source = FolderSource(folder=str(tmp_path / "po/*.po"))
     rows = [row[2] for row in read_rows(source, ("en", target), report)]
     assert note in next(report.notes()) and rows in ([expected] if expected else [["pt", "pt_PT"], ["pt_BR"]])
 

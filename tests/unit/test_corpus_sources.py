@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 
 import pytest
 import yaml
@@ -89,7 +90,7 @@ def test_a_dataset_reads_no_file_outside_of_it(tmp_path):
 def test_a_folder_is_the_pairs_of_its_files_by_name(tmp_path):
     for name, span in {"b/one.tsv": (0, 3), "a.tsv": (3, 5), "other.csv": (5, 6)}.items():
         write_table(tmp_path / name, *span)
-    source = FolderSource(folder=str(tmp_path), pattern="**/*.tsv")
+    source = FolderSource(folder=f"{tmp_path}/**/*.tsv")
     expected = [(place, f"source {n}", f"target {n}") for place, n in enumerate([3, 4, 0, 1, 2], start=1)]
     assert rows_of(source) == expected
     corpus = CorpusConfig(source="en", target="it", train=(source,), valid=(source,))
@@ -100,12 +101,12 @@ def test_a_folder_is_the_pairs_of_its_files_by_name(tmp_path):
     assert content_of(source, LANGUAGES) != before
 
 
-@pytest.mark.parametrize(("folder", "pattern"), [("none", "*.po"), (".", "*.po"), ("a.tsv", "*.po"), (".", "../*.tsv")])
-def test_a_folder_without_files_is_refused(tmp_path, monkeypatch, folder, pattern):
+@pytest.mark.parametrize("folder", ["none", ".", "*.po", "a.tsv", "a.tsv/*.po"])
+def test_a_folder_without_files_is_refused(tmp_path, monkeypatch, folder):
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path / "a.tsv", 0, 1)
-    with pytest.raises(CorpusError, match=f"folder {folder}: "):
-        rows_of(FolderSource(folder=folder, pattern=pattern))
+    with pytest.raises(CorpusError, match=f"folder {re.escape(folder)}: "):
+        rows_of(FolderSource(folder=folder))
 
 
 def test_each_practice_sentence_is_in_one_split_once():

@@ -12,6 +12,7 @@ from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.reading import clean_rows, read_corpora
 from mt_cli.corpus.text_hashes import hashes_of
+from mt_cli.data import streams
 from mt_cli.data.batches import PlacedBatch
 from mt_cli.data.encode import EncodedPairs, encode_corpora, encode_corpus
 from mt_cli.data.streams import StreamedPairs
@@ -46,7 +47,7 @@ def tokenizers_for(pairs, tags=(), **options):
 
 
 def encode(tmp_path, config, tokenizers, max_tokens=100):
-    corpus = read_corpora(config, 1, Cache(tmp_path / "cache"))["train"]
+    corpus = read_corpora(config, Cache(tmp_path / "cache"))["train"]
     statistics = encode_corpus(corpus, tokenizers, max_tokens, tmp_path / "ids.arrow")
     return corpus, statistics, EncodedPairs.open(tmp_path / "ids.arrow", statistics.num_pairs)
 
@@ -100,8 +101,14 @@ def test_flat_ids_are_the_ids_tags_included(algorithm):
     assert [part.tolist() for part in np.split(ids, np.cumsum(lengths)[:-1])] == tokenizer.encode(texts)
 
 
+@pytest.fixture(autouse=True)
+def usual_buffer(monkeypatch):
+    monkeypatch.setattr(streams, "SHUFFLE_BUFFER", streams.SHUFFLE_BUFFER)
+
+
 def streamed(tmp_path, train, buffer=16, evaluated=(), **options):
-    config = corpus_config(tmp_path, train, shuffle_buffer=buffer, **options)
+    streams.SHUFFLE_BUFFER = buffer
+    config = corpus_config(tmp_path, train, **options)
     tokenizers = tokenizers_for(some_pairs(100), config.tags)
     return StreamedPairs(config, tokenizers, hashes_of(evaluated, config.source), seed=1), tokenizers
 

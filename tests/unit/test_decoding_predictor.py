@@ -84,7 +84,7 @@ def test_graphs_end_when_their_tensors_or_the_weights_move(records_soon):
 def test_without_memory_for_graphs_a_search_goes_on(records_soon, monkeypatch):
     monkeypatch.setattr(GraphPool, "capture", lambda pool, function: None)
     model, src_ids = tiny(), batch_of(8)
-    graphed, decoding = Predictor(model, captures=True), DecodingConfig(max_length=12)
+    graphed, decoding = Predictor(model, captures=True), DecodingConfig(max_length_ratio=0.5)
     assert_equal(search(model, src_ids, decoding, predictor=graphed), search(model, src_ids, decoding))
     assert graphed.num_captured == 0
 
@@ -94,7 +94,7 @@ def test_two_threads_may_share_a_captured_predictor(records_soon):
     graphed, batches, decoding = (
         Predictor(model, captures=True),
         [*map(batch_of, (5, 12, 9))],
-        DecodingConfig(max_length=12),
+        DecodingConfig(max_length_ratio=0.5),
     )
     expected = [search(model, src_ids, decoding) for src_ids in batches]
     with ThreadPoolExecutor(2) as pool:
@@ -150,9 +150,9 @@ def scarce_engine(monkeypatch):
     return new
 
 
-@pytest.mark.parametrize(("options", "pace"), [({"beam_size": 4}, ON_GPU), ({"sample": True, "top_k": 5}, ON_CPU)])
+@pytest.mark.parametrize(("options", "pace"), [({"beam_size": 4}, ON_GPU), ({"sample": True, "top_p": 0.9}, ON_CPU)])
 def test_a_batch_that_does_not_fit_is_searched_in_halves(monkeypatch, scarce_engine, options, pace):
-    sentences, decoding = some_sentences(23), DecodingConfig(max_length=12, **options)
+    sentences, decoding = some_sentences(23), DecodingConfig(max_length_ratio=0.5, **options)
     expected = TransformerEngine(tiny()).search(sentences, decoding, 2)
     engine, scarce, counts = scarce_engine(13)
     monkeypatch.setattr(search_module, "pace_of", lambda device: pace)
@@ -163,7 +163,7 @@ def test_a_batch_that_does_not_fit_is_searched_in_halves(monkeypatch, scarce_eng
 def test_a_sentence_that_does_not_fit_is_an_error(scarce_engine):
     """The next search starts anew."""
     engine, *_ = scarce_engine(1, 2)
-    sentences, decoding = some_sentences(2), DecodingConfig(beam_size=4, max_length=12)
+    sentences, decoding = some_sentences(2), DecodingConfig(beam_size=4, max_length_ratio=0.5)
     with pytest.raises(DeviceMemoryError):
         engine.search(sentences, decoding)
     assert_equal(engine.search(sentences, decoding), TransformerEngine(tiny()).search(sentences, decoding))

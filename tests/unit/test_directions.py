@@ -71,9 +71,9 @@ def test_a_tag_of_a_direction_names_both_languages():
 def test_a_held_out_share_of_both_directions_never_leaks(tmp_path):
     lines = [f"uno {n}\tpetei {n}" for n in range(200)]
     (tmp_path / "gn.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    train = {"file": str(tmp_path / "gn.tsv"), "filters": {"min_script_share": None}}
+    train = {"file": str(tmp_path / "gn.tsv"), "filters": {"wrong_language": False}}
     corpus = config(train=train, valid={"fraction": 0.2}, both_directions=True, tag="to_target").corpus
-    corpora = read_corpora(corpus, 1, Cache(tmp_path / "cache"))
+    corpora = read_corpora(corpus, Cache(tmp_path / "cache"))
     known, learned = (
         {text for pair in corpora[name].pairs for text in (pair[0].partition(" ")[2], pair[1])}
         for name in ("valid", "train")
@@ -97,7 +97,7 @@ def test_wrong_values_and_directions_without_a_tag_are_refused():
 def test_scores_of_directions_are_those_of_their_pairs_alone():
     languages = [("es", "gn"), ("gn", "es"), ("es", "gn"), ("es", "ja")]
     hypotheses, references = ["a b c d", "una casa roja", "x y", "猫がいる"], ["a b c e", "una casa", "x y", "犬がいる"]
-    scorer = Scorer.of("gn", num_resamples=10)
+    scorer = Scorer.of("gn")
     mean, scores = score_directions(scorer, languages, (hypotheses, references), Scorer.score)
     assert list(scores) == ["es-gn", "gn-es", "es-ja"]
     assert scores["es-gn"] == scorer.score([hypotheses[0], hypotheses[2]], [references[0], references[2]])

@@ -16,7 +16,7 @@ from mt_cli.training.plan import Length
 
 WORDS = [f"{first}{second}{third}" for first in "bdfgk" for second in "aeiou" for third in "lmnrst"]
 REFERENCES = [" ".join(random.Random(number).choices(WORDS, k=9)) for number in range(60)]
-SCORER = Scorer.of("it", num_resamples=10)
+SCORER = Scorer.of("it")
 
 
 def learning(hypotheses, **run):

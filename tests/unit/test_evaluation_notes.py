@@ -11,7 +11,7 @@ ITALIAN = [
     for what in ("apre l'ultima porta", "compra del pane", "vede la città", "cerca un libro", "trova l'acqua")
     for when in ("ogni giorno", "dopo la scuola", "vicino al fiume", "di sera")
 ]
-SCORER = Scorer.of("it", num_resamples=20)
+SCORER = Scorer.of("it")
 
 
 def test_usual_text_has_no_note():

@@ -53,9 +53,9 @@ def test_a_limit_of_repetitions_must_be_better():
 
 
 def test_the_grid_has_every_setting_once_in_order():
-    grid = search_grid(DecodingConfig(max_length=3), [4, 1, 4], [1.0, 0.0], [None])
-    settings = [(each.beam_size, each.length_penalty, each.max_length) for each in grid]
-    assert settings == [(1, 0.0, 3), (4, 0.0, 3), (4, 1.0, 3)]
+    grid = search_grid(DecodingConfig(max_length_ratio=0.5), [4, 1, 4], [1.0, 0.0], [None])
+    settings = [(each.beam_size, each.length_penalty, each.max_length_ratio) for each in grid]
+    assert settings == [(1, 0.0, 0.5), (4, 0.0, 0.5), (4, 1.0, 0.5)]
     with pytest.raises(ConfigError, match="length_penalty"):
         search_grid(DecodingConfig(), [1], [-1.0], [None])
     with pytest.raises(InputError, match=r"decoding\.sample"):

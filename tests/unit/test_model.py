@@ -20,8 +20,7 @@ SHAPES = {"d_model": 16, "d_ff": 24, "num_heads": 4, "num_encoder_layers": 2, "n
 KINDS = [
     {},
     {"norm_order": "post", "qkv_bias": False, "activation": "gelu"},
-    {"norm_order": "post", "final_norm": True, "output_bias": True},
-    {"positions": "fairseq", "decoder_start": "eos", "tie_embeddings": "all"},
+    {"positions": "fairseq", "output_bias": True, "tie_embeddings": "all"},
     {"positions": "rotary", "activation": "swiglu", "tie_embeddings": "none"},
 ]
 """Each option in one of its values, but for the activations that `nn.functional` has."""
@@ -67,7 +66,7 @@ def logits_of_torch(model, config, src_ids, tgt_ids):
         batch_first=True,
         norm_first=is_pre,
     ).eval()
-    if not (is_pre or config.final_norm):
+    if not is_pre:
         theirs.encoder.norm = theirs.decoder.norm = None
     theirs.load_state_dict(torch_weights(model))
 

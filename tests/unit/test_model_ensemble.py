@@ -27,7 +27,7 @@ def test_an_ensemble_predicts_the_mean_of_the_probabilities(models):
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_an_ensemble_of_equal_models_translates_as_one(models, beam_size):
-    decoding = DecodingConfig(beam_size=beam_size, max_length=12)
+    decoding = DecodingConfig(beam_size=beam_size, max_length_ratio=0.5)
     one, both = models[0], Ensemble([models[0], models[0]])
     alone, together = (TransformerEngine(model).search([*map(Sentence, SOURCES)], decoding) for model in (one, both))
     for (expected,), (found,) in zip(alone, together, strict=True):

@@ -260,9 +260,11 @@ def random_translator(request):
     tokenizer = train_tokenizer([" ".join(WORDS), " ".join(WORDS).lower()] * 3, config, reserved="".join(RESERVED))
     model = tiny_model(vocab_size=tokenizer.vocab_size, spread=20.0).eval()
     engine = TransformerEngine(model, reserved=ReservedIds.of((tokenizer, tokenizer)))
-    options = DecodingConfig(beam_size=1, max_length=6, capitals="lower")
+    options = DecodingConfig(beam_size=1, capitals="lower")
     settings = {"languages": ("fr", "fr"), "protection": Protection(("braces",))}
-    return Translator(engine, (tokenizer, tokenizer), options, 12, **settings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mt_cli.decoding.constraints.max_length", lambda *_: 6)
+        yield Translator(engine, (tokenizer, tokenizer), options, 12, **settings)
 
 
 @settings(max_examples=15)

@@ -50,7 +50,7 @@ def read_tmx(path: Path, codes: tuple[str, str], report: ReadReport) -> Iterator
             segment = variant.find("seg") if variety in sides and variety not in texts else None
             if segment is not None:
                 texts[variety], dropped = text_of_segment(segment)
-                report.add_codes(dropped, f"{path}, line {line:,}")
+                report.add_codes(dropped, path, line)
         yield line, texts.get(first, ""), texts.get(second, "")
 
 
@@ -86,7 +86,7 @@ def varieties_in_units(path: Path) -> Counter[str]:
     counts = Counter[str]()
 
     def count(tag: str, attributes: Mapping[str, str]) -> None:
-        if attributes and (code := _code_of(attributes)) and tag.rpartition("}")[2] in _SIDES:
+        if tag.endswith(_SIDES) and (code := _code_of(attributes)) and tag.rpartition("}")[2] in _SIDES:
             counts[code] += 1
 
     watch_elements(path, count)
@@ -109,7 +109,7 @@ def read_xliff(path: Path, codes: tuple[str, str], report: ReadReport) -> Iterat
         for code, side in zip(_codes_of(unit), (source, None if is_missing else target), strict=True):
             if side is not None and code and variety_of(code) not in texts:
                 texts[variety_of(code)], dropped = text_of_segment(side)
-                report.add_codes(dropped, f"{path}, line {line:,}")
+                report.add_codes(dropped, path, line)
         yield line, texts.get(variety_of(codes[0]), ""), texts.get(variety_of(codes[1]), "")
 
 

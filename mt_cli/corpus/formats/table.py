@@ -6,13 +6,14 @@ rows of Parquet and of a JSON array, from 1. Text is not changed, and blank side
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, get_args
 
 from mt_cli.config.sources import FormatName
 from mt_cli.corpus.formats import delimited, gettext, memories, structured
-from mt_cli.corpus.lines import suffix_inside
+from mt_cli.corpus.lines import folder_note, suffix_inside
 from mt_cli.corpus.rows import Columns, Languages, Names, ReadReport, Row
 from mt_cli.corpus.varieties import chosen_varieties, merged_spellings, plain_code
 from mt_cli.errors import CorpusError
@@ -95,8 +96,13 @@ def format_of(path: Path, name: str | None = None) -> Format:
     if path.suffix == ".zip":
         raise CorpusError(f"{path}: is a ZIP archive; unpack it, and give the files in it")
     if suffix is None:
-        names = f"{', '.join(BY_SUFFIX)}, or set `format` (mt init --format) to {', '.join(get_args(FormatName))}"
-        raise CorpusError(f"{path}: unknown format; use one of {names}; of two files with lines, give both")
+        if not os.path.exists(path):
+            raise CorpusError(f"{path}: no such file or folder{folder_note(path)}")
+        raise CorpusError(
+            f"{path}: not a file with both sides ({', '.join(BY_SUFFIX)}); if it is one of two files with a sentence "
+            "per line, give both (mt init: --valid A --valid B); if it is a table, set `format` (mt init "
+            f"--format) to {', '.join(get_args(FormatName))}"
+        )
     return BY_SUFFIX["." + suffix.split(".")[1]]
 
 

@@ -11,8 +11,11 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from mt_cli.corpus.lines import CHUNK_BYTES, opened
+from mt_cli.corpus.lines import opened
 from mt_cli.errors import CorpusError
+
+_PIECE_BYTES = 1 << 15
+"""With larger pieces, elements outlive collections of garbage, and reading takes 1.5 times as long."""
 
 
 class Found(NamedTuple):
@@ -56,7 +59,7 @@ class _Parser:
 
     def read(self) -> Iterator[Found]:
         with opened(self._path) as file:
-            while piece := file.read(CHUNK_BYTES):
+            while piece := file.read(_PIECE_BYTES):
                 yield from self._parsed(piece, False)
         yield from self._parsed(b"", True)
 
