@@ -73,7 +73,9 @@ def forked(tmp_path, config, fork_server):
             paths = filter(None, (str(tmp_path), os.environ.get("PYTHONPATH")))
             options["environment"] = {"PYTHONPATH": os.pathsep.join(paths)}
         else:
-            (tmp_path / "program.py").write_text(PROGRAM.format(body=body, arguments=arguments), encoding="utf-8")
+            (tmp_path / "program.py").write_text(
+                PROGRAM.format(body=body, arguments=[*map(str, arguments)]), encoding="utf-8"
+            )
             options["program"] = str(tmp_path / "program.py")
         fork_server.start(tmp_path, arguments, number=number, **options)
         statuses = fork_server.wait()
