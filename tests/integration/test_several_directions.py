@@ -203,6 +203,7 @@ def test_one_worse_direction_keeps_corrections_from_being_learned(mt_in, tmp_pat
 
     monkeypatch.setattr(correction_check, "_are_unrelated", lambda items, *_: [False] * len(items))
     monkeypatch.setattr(learn, "_RATE_BY_WIDTH", 0.06)
+    monkeypatch.setattr(learn, "_LEAST_SHARE", 1.0)
     numbers, next_word = lines_of(100, 160), dict(zip(DIGITS["en"], [*DIGITS["en"][1:], "zero"], strict=True))
     wrong = [" ".join(map(next_word.__getitem__, line.split())) for line in numbers["en"]]
     corrections = [Correction.of(*pair, "?", ("de", "en"), "two") for pair in zip(numbers["de"], wrong, strict=True)]
