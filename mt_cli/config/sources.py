@@ -22,6 +22,8 @@ class FilterConfig(Section):
     Tabs and line ends count as spaces."""
     identical: bool = True
     """Drop pairs whose sides are the same text, unless it has no letters."""
+    max_characters: int | None = Field(default=2000, ge=1)
+    """Maximum length of a side in characters."""
     max_length_ratio: float | None = Field(default=4.0, gt=1, le=1_000_000_000)
     """Maximum ratio of the lengths of both sides in characters, after adding 10 to both."""
     wrong_language: bool = True

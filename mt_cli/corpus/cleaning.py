@@ -119,6 +119,7 @@ def matches(column: pa.StringArray, pattern: str) -> Mask:
 _FILTERS: Mapping[str, Callable[[_Sides, Any], Mask]] = {
     "garbled": _any_side(_is_garbled),
     "identical": _are_identical,
+    "max_characters": _any_side(lambda side, most: side.lengths() > most),
     "max_length_ratio": _are_unequal,
     "wrong_language": _any_side(lambda side, _: _outside_script(side) | _in_another_language(side)),
 }

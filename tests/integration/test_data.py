@@ -19,7 +19,7 @@ def test_corpora_are_mixed_tagged_and_reported(mt, config, tmp_path):
     pairs = sentences(300)
     first = {**write(tmp_path, "a", pairs[:200]), "name": "books"}
     second = {**write(tmp_path, "b", pairs[200:]), "name": "web", "tag": "<web>", "weight": 3.0}
-    second["filters"] = {"max_length_ratio": 1.1}
+    second["filters"] = {"max_characters": 60}
     path = config(pairs, train=[first, second])
     status, _, err = mt("train", "--config", path, "--set", "training.max_steps=null", "--set", "training.max_epochs=1")
     assert status == 0, err
@@ -27,7 +27,7 @@ def test_corpora_are_mixed_tagged_and_reported(mt, config, tmp_path):
     report = report_of(tmp_path / "runs/checked")
     books, web = (row for row in report["corpora"] if row["corpus"] == "train")
     assert (books["num_kept"], books["num_pairs_seen"]) == (200, 200)
-    assert 0 < web["num_kept"] < 100 and web["dropped"] == {"max_length_ratio": 100 - web["num_kept"]}
+    assert 0 < web["num_kept"] < 100 and web["dropped"] == {"max_characters": 100 - web["num_kept"]}
     assert web["num_pairs_seen"] == 3 * web["num_kept"]
     rows = rows_of(tmp_path / "runs/checked")
     seen = [row for row in rows if "train/num_pairs/web" in row][-1]

@@ -34,6 +34,7 @@ LONG = "It is a rather long sentence that goes on."
         ("garbled", "a caf\ufffd", "ein Cafe", False),
         ("garbled", "itâ€™s so", "so ist es", False),
         ("identical", "Berlin", "Berlin", False),
+        ("max_characters", "a " * 1_500, "b " * 1_500, None),
         ("max_length_ratio", LONG, "Ja", None),
         ("wrong_language", "not at all", "这不是德语", False),
         ("wrong_language", "Two dogs are in the garden", "Deux chiens sont dans le jardin", False),
