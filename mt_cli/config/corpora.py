@@ -124,7 +124,7 @@ class CorpusConfig(Section):
     def _patterns_are_valid(self) -> Iterator[str]:
         for pattern in self.protect:
             try:
-                regex.compile(pattern)
+                regex.compile(pattern[1:-1] if pattern.startswith("/") else "")
             except regex.error as error:
                 yield f"protect: {pattern!r:.80}: not a regular expression: {error}"
 

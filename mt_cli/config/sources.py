@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -111,8 +110,13 @@ class FolderSource(TextSource):
 
     @property
     def root(self) -> Path:
-        """Folder, or the part of a pattern without wildcards."""
-        return Path(*takewhile(lambda part: not set("*?[").intersection(part), Path(self.folder).parts))
+        """Folder, or the part of a pattern without wildcards; a folder may be called `po [it]`."""
+        path = Path()
+        for part in Path(self.folder).parts:
+            if set("*?[").intersection(part) and not (path / part).is_dir():
+                break
+            path /= part
+        return path
 
 
 class BuiltinSource(TextSource):

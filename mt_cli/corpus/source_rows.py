@@ -111,7 +111,7 @@ def _name_of(source: TextSource, number: int = 0) -> str:
         case BuiltinSource():
             name = source.builtin
         case FolderSource():
-            name = source.root.name
+            name = source.root.absolute().name
         case _:
             name = files_of(source)[number].name
     return name + " reversed" * source.reverse

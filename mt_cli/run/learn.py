@@ -234,16 +234,16 @@ class _Learner:
         Such means forget less than the child, and know much of what it learned (Wortsman et al. 2022, "Robust
         fine-tuning of zero-shot models").
         """
-        mean = self._trial.parent / ".mean" / self._trial.name
-        shutil.rmtree(mean, ignore_errors=True)
-        average_runs([self._trial, self._parent], mean)
+        folder = self._trial.with_name(f"{self._trial.name}.mean")
+        shutil.rmtree(folder, ignore_errors=True)
+        average_runs([self._trial, self._parent], mean := folder / self._trial.name)
         shutil.copyfile(self._trial / _CORRECTIONS, mean / _CORRECTIONS)
         shutil.copytree(self._trial / "text", mean / "text")
         record.share /= 2
         write_text(mean / _RECORD, record.model_copy(update={"changes": {}}).model_dump_json())
-        shutil.rmtree(self._trial)
+        self._trial.rename(folder / "trained")
         mean.rename(self._trial)
-        mean.parent.rmdir()
+        shutil.rmtree(folder)
 
     def _load(self, path: Path) -> Translator:
         training = self._config.training

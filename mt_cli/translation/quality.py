@@ -260,5 +260,6 @@ def units_to_review(
     ranks = {unit: min((estimate.rank for estimate in of_unit), default=inf) for unit, of_unit in estimates.items()}
     indices = [*ranks]
     chosen = {indices[row] for row in lowest([*ranks.values()], share)}
-    certain = {unit for unit, rank in ranks.items() if rank >= 0} if quality.holds(counts) else set()
+    doubtful = {unit for unit, of_unit in estimates.items() if any(estimate.doubt for estimate in of_unit)}
+    certain = ({*ranks} - doubtful) if quality.holds(counts) else set[int]()
     return chosen, certain - chosen

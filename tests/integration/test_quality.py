@@ -13,7 +13,7 @@ from run_content import some_known_lines as texts
 from run_content import write_lines
 
 from mt_cli.run import finish
-from mt_cli.translation.quality import Estimate, QualityModel, counts_of, lowest, read_quality
+from mt_cli.translation.quality import Estimate, QualityModel, counts_of, lowest, read_quality, units_to_review
 from mt_cli.translation.translator import Translator
 
 
@@ -76,6 +76,13 @@ def test_lines_without_an_estimate_are_read_first_unless_they_come_out_unchanged
         Estimate(70.0, "rare", "other words"),
     )
     assert sorted([copied, code, poor, odd], key=lambda estimate: estimate.rank) == [odd, poor, code, copied]
+
+
+def test_texts_without_an_estimate_stay_drafts(run_with_quality):
+    good, code = Estimate(60.0, "", "", 400), Estimate(70.0, "rare", "other words", 8, is_unchanged=True)
+    estimates = {unit: [code if unit == 3 else good] for unit in range(10)}
+    chosen, certain = units_to_review(estimates, read_quality(Path(run_with_quality)), 0.1, "a.po")
+    assert chosen.isdisjoint(certain) and 3 not in certain and len(certain) >= 8
 
 
 def test_sampled_translations_have_no_estimate(estimates):

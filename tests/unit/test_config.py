@@ -96,6 +96,7 @@ def test_all_problems_are_listed_at_once_each_with_its_key(changes, keys):
         ({"corpus__train": {"flies": ["a", "b"]}}, "corpus.train"),
         ({"corpus__valid": [{"fraction": 0.1}, {"builtin": "reverse-words"}]}, "corpus.valid"),
         ({"corpus__extra_tests": {"../x": {"builtin": "reverse-words"}}}, "corpus.extra_tests"),
+        ({"corpus__protect": ["/+39 [0-9]+/"]}, "corpus.protect"),
         ({"model": {"positions": "rotary", "d_model": 20}}, "model.positions"),
         ({"training": {"schedule": "linear", "max_epochs": None, "patience": 5}}, "training.schedule"),
         ({"training__max_steps": 10**4000}, "training.max_steps"),

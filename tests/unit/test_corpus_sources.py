@@ -87,6 +87,14 @@ def test_a_dataset_reads_no_file_outside_of_it(tmp_path):
                 rows_of(DatasetSource(dataset=str(folder), **options))
 
 
+@pytest.mark.parametrize("name", ["t[sv]", "w?", "*.tsv"])
+def test_a_folder_may_have_the_name_of_a_pattern(tmp_path, name):
+    write_table(tmp_path / name / "a.tsv", 0, 3)
+    assert len(rows_of(FolderSource(folder=f"{tmp_path}/{name}/**/*.tsv"))) == 3
+    with pytest.raises(CorpusError, match=r"has no \.po, \.tmx or \.xlf files"):
+        rows_of(FolderSource(folder=f"{tmp_path}/{name}"))
+
+
 def test_a_folder_is_the_pairs_of_its_files_by_name(tmp_path):
     for name, span in {"b/one.tsv": (0, 3), "a.tsv": (3, 5), "other.csv": (5, 6)}.items():
         write_table(tmp_path / name, *span)
