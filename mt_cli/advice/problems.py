@@ -221,7 +221,7 @@ def spans_in(block: Sequence[Row], languages: Languages) -> list[Span]:
     """Spans of lines with swapped sides; then, with these exchanged, misaligned lines and lines in other languages."""
     numbers, *sides = zip(*block, strict=True)
     guesses = [[language_of(words_of(text)) for text in side] for side in sides]
-    swapped, rows = list(_swapped_spans(numbers, sides, guesses, languages)), list(block)
+    swapped, rows = _swapped_spans(numbers, sides, guesses, languages), list(block)
     for span in swapped:
         for index in range(span.first - numbers[0], span.last - numbers[0] + 1):
             number, source, target = rows[index]
@@ -230,15 +230,16 @@ def spans_in(block: Sequence[Row], languages: Languages) -> list[Span]:
     return [*swapped, *_misaligned_spans(rows), *_foreign_spans(rows, guesses, languages)]
 
 
-def _swapped_spans(numbers: Sequence[int], sides: Sequence[Texts], guesses: Guesses, pair: Languages) -> Iterator[Span]:
+def _swapped_spans(numbers: Sequence[int], sides: Sequence[Texts], guesses: Guesses, pair: Languages) -> list[Span]:
     """Spans with clearly more lines that are only right with exchanged sides than lines that are right as they are.
 
-    Lines beside them that say nothing, because they may be swapped or not, are without a partner, unless the span has
-    nearly all lines of the block.
+    Lines beside them that say nothing, because they may be swapped or not, are without a partner. If spans have nearly
+    all lines, and the others are not clearly right, the whole block is one span.
     """
     if primary(pair[0]) == primary(pair[1]):
-        return
+        return []
     votes = _votes(sides, guesses, pair)
+    spans, is_outside = list[Span](), np.ones(len(votes), bool)
     score, first, best, last = 0, 0, 0, 0
     for index, vote in enumerate([*votes.tolist(), -len(votes)]):
         if score == 0:
@@ -248,15 +249,15 @@ def _swapped_spans(numbers: Sequence[int], sides: Sequence[Texts], guesses: Gues
             best, last = score, index
         elif score <= best - _MIN_LINES or score == 0:
             if best >= _MIN_LINES:
-                before = [*takewhile(lambda line: not votes[line], range(first - 1, -1, -1))][:_MIN_LINES]
-                after = [*takewhile(lambda line: not votes[line], range(last + 1, len(votes)))][:_MIN_LINES]
-                if last - first >= _NEARLY_ALL * len(votes):  # Few lines at the ends are no text of their own.
-                    first, before = (0, []) if votes[:first].sum() > -_MIN_LINES else (first, before)
-                    is_end = votes[last + 1 :].sum() > -_MIN_LINES
-                    last, after = (len(votes) - 1, []) if is_end else (last, after)
-                lines_alone = frozenset(numbers[line] for line in (*before, *after))
-                yield Span(numbers[first], numbers[last], _SWAPPED, None, True, lines_alone)
+                unclear = [*takewhile(lambda line: not votes[line], range(first - 1, -1, -1))][:_MIN_LINES]
+                unclear += [*takewhile(lambda line: not votes[line], range(last + 1, len(votes)))][:_MIN_LINES]
+                lines_alone = frozenset(numbers[line] for line in unclear)
+                spans.append(Span(numbers[first], numbers[last], _SWAPPED, None, True, lines_alone))
+                is_outside[first : last + 1] = False
             score = best = 0
+    if is_outside.mean() <= 1 - _NEARLY_ALL and votes[is_outside].sum() > -_MIN_LINES:
+        return [Span(numbers[0], numbers[-1], _SWAPPED, None, True)]
+    return spans
 
 
 def _votes(sides: Sequence[Texts], guesses: Guesses, pair: Languages) -> NDArray[np.int64]:
