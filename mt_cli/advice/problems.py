@@ -44,8 +44,8 @@ _SWAPPED = "the two languages seem to be swapped"
 _ALL_SWAPPED = f"{_SWAPPED} in nearly all lines; exchange the two files or columns"
 _NEARLY_ALL = 0.9
 Kind = Literal["stretch", "processed", "segmented", "text"]
-Texts = Sequence[str]
-Guesses = Sequence[Sequence[str | None]]
+_Texts = Sequence[str]
+_Guesses = Sequence[Sequence[str | None]]
 """Language of each text of both sides by its common words."""
 _Sentences = tuple[pa.Int64Array, pa.StringArray]
 """Line numbers and sentences."""
@@ -230,7 +230,7 @@ def spans_in(block: Sequence[Row], languages: Languages) -> list[Span]:
     return [*swapped, *_misaligned_spans(rows), *_foreign_spans(rows, guesses, languages)]
 
 
-def _swapped_spans(numbers: Sequence[int], sides: Sequence[Texts], guesses: Guesses, pair: Languages) -> list[Span]:
+def _swapped_spans(numbers: Sequence[int], sides: Sequence[_Texts], guesses: _Guesses, pair: Languages) -> list[Span]:
     """Spans with clearly more lines that are only right with exchanged sides than lines that are right as they are.
 
     Lines beside them that say nothing, because they may be swapped or not, are without a partner. If spans have nearly
@@ -260,13 +260,13 @@ def _swapped_spans(numbers: Sequence[int], sides: Sequence[Texts], guesses: Gues
     return spans
 
 
-def _votes(sides: Sequence[Texts], guesses: Guesses, pair: Languages) -> NDArray[np.int64]:
+def _votes(sides: Sequence[_Texts], guesses: _Guesses, pair: Languages) -> NDArray[np.int64]:
     """1 for each line that is right with exchanged sides alone, -1 for lines that are right as they are, and 0.
 
     Sides that look like one language are a vote for the sides as they are, because the two languages may be related.
     """
 
-    def suits(sides: Sequence[Texts], guesses: Guesses) -> NDArray[np.int64]:
+    def suits(sides: Sequence[_Texts], guesses: _Guesses) -> NDArray[np.int64]:
         codes, (sources, targets) = map(primary, pair), sides
         first, second = (np.array(side) == code for side, code in zip(guesses, codes, strict=True))
         return np.asarray(first.astype(int) + second - are_foreign(sources, targets, pair))
@@ -290,7 +290,7 @@ def _misaligned_spans(block: Sequence[Row]) -> Iterator[Span]:
         yield Span(numbers[0], numbers[-1], "the two sides do not seem to translate each other")
 
 
-def _foreign_spans(block: Sequence[Row], guesses: Guesses, pair: Languages) -> Iterator[Span]:
+def _foreign_spans(block: Sequence[Row], guesses: _Guesses, pair: Languages) -> Iterator[Span]:
     expected = tuple(map(primary, pair))
     for start in range(0, len(block), _WINDOW):
         window = slice(start, start + _WINDOW)
