@@ -97,7 +97,8 @@ def _origin(role: str, tree: Any, given: Mapping[str, Source]) -> str:
     if role == "train":
         return ""
     if "fraction" in tree:
-        return "  # held out from train: no name says that a text is for it; --valid names one"
+        share = f"{100 * tree['fraction']:.2g} %"
+        return f"  # {share} of train, because no text for validation was found; --valid gives one"
     return f"  # from --{role}" if role in given else "  # found by its name"
 
 

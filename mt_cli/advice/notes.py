@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,7 +12,7 @@ import regex
 
 from mt_cli.advice.marks import MIN_SENTENCES
 from mt_cli.advice.recognition import other_language_of_texts
-from mt_cli.advice.spellings import kept_apostrophes, mixed_spellings, other_letters
+from mt_cli.advice.spellings import OtherLetter, examples_of, kept_apostrophes, mixed_spellings, other_letters
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import STATUS_CODES
 from mt_cli.corpus.glossary import Glossary, term_uses
@@ -110,7 +111,11 @@ def notes_on_texts(data: Data, config: Config) -> Iterator[str]:
                 yield f"{name} in {language} looks like {detected}; check it"
     yield from notes_on_scripts(texts)
     compared = config.corpus.compared or "valid"
-    kept = kept_apostrophes([(lines, texts[compared].get(language, ())) for language, lines in texts["train"].items()])
+    others = kept_apostrophes([(lines, texts[compared].get(code, ())) for code, lines in texts["train"].items()])
+    users = defaultdict[tuple[str, str], list[str]](list)
+    for index, mark, is_compared in others:
+        users[compared if is_compared else "train", mark].append([*texts["train"]][index])
+    kept = " and ".join(f"{name} mostly has {mark} ({', '.join(codes)})" for (name, mark), codes in users.items())
     for language, lines in texts["train"].items():
         yield from _notes_on_spellings(language, lines, kept, config)
         yield from _notes_on_letters(language, lines, compared, texts[compared].get(language, ()), config)
@@ -155,7 +160,7 @@ def _some(texts: Sequence[str], number: int = _SENTENCES_EXAMINED) -> Sequence[s
 
 
 def _notes_on_spellings(language: str, train: Sequence[str], kept: str, config: Config) -> Iterator[str]:
-    """Note mixed spellings; `kept` has the apostrophes of languages that mostly use another one than `'`."""
+    """Note mixed spellings; `kept` says which languages mostly use another apostrophe than `'`."""
     for mixed in mixed_spellings(train):
         counts = ", ".join(f"{form} {count:,}" for form, count in mixed.counts.items())
         options = ", ".join([*config.tokenizer.normalize, mixed.option])
@@ -163,22 +168,36 @@ def _notes_on_spellings(language: str, train: Sequence[str], kept: str, config: 
         if mixed.option in config.tokenizer.normalize:
             advice = f"tokenizer.normalize makes them equal ({mixed.option})"
         elif mixed.option == "apostrophes" and kept:
-            advice = f"they stay, because tokenizer.normalize would write ' for {kept}, which is used most"
+            advice = f"they stay, because tokenizer.normalize would write ' in all languages, but {kept}"
         yield f"train has several spellings in {language}: {counts}; as in {' · '.join(mixed.examples)}; {advice}"
 
 
 def _notes_on_letters(
     language: str, train: Sequence[str], name: str, compared: Sequence[str], config: Config
 ) -> Iterator[str]:
+    """Note letters that are mostly written otherwise, together if they differ in the same marks."""
+    groups = defaultdict[tuple[str, ...], list[OtherLetter]](list)
     for letter in other_letters(train, compared):
-        is_replaced = config.tokenizer.letters.get(letter.old) == letter.new
-        option = json.dumps({letter.old: letter.new}, ensure_ascii=False)
-        how = f"is mostly written {letter.new}" if letter.new else f"{name} leaves out"
+        groups[letter.marks if any(letter.marks) else (letter.new,)].append(letter)
+    for letters in groups.values():
+        words = sorted({word for letter in letters for word in letter.words})
+        changes = {letter.old: letter.new for letter in letters}
+        old, new = map(_listed_letters, (list(changes), list(changes.values())), letters[0].marks)
+        advice = f"tokenizer.letters: {json.dumps(changes, ensure_ascii=False)} would write"
+        if changes.items() <= config.tokenizer.letters.items():
+            advice = "tokenizer.letters writes"
+        counted = f"{len(words):,} different words" if len(words) != 1 else "1 different word"
         yield (
-            f"{letter.num_words:,} different words of train in {language} have {letter.old}, which {how}; as in "
-            f"{' · '.join(letter.examples)}; "
-            f"tokenizer.letters: {option} {'writes' if is_replaced else 'would write'} them so, too"
+            f"{counted} of train in {language} {'have' if len(words) != 1 else 'has'} {old}, mostly "
+            f"{f'written {new}' if letters[0].new else f'left out in {name}'}; as in "
+            f"{' · '.join(examples_of(words))}; {advice} them so, too"
         )
+
+
+def _listed_letters(letters: Sequence[str], marks: str) -> str:
+    """Letters and the names of their marks, because letters may look alike."""
+    names = (f"U+{ord(mark):04X} {unicodedata.name(mark, '').removeprefix('COMBINING ').lower()}" for mark in marks)
+    return listed(letters, _NUM_NAMED) + (f" ({', '.join(names)})" if marks else "")
 
 
 def _notes_on_new_words(name: str, evaluated: dict[str, list[str]], train: dict[str, list[str]]) -> Iterator[str]:

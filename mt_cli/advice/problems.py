@@ -41,7 +41,12 @@ _BLOCKS_OF_SPANS, _BLOCKS_OF_MARKS = 50, 20
 _WINDOW, _FOREIGN_SHARE, _MIN_LINES = 500, 0.25, 10
 _NUM_PLACES = 3
 _SWAPPED = "the two languages seem to be swapped"
+_ALL_SWAPPED = f"{_SWAPPED} in nearly all lines; exchange the two files or columns"
+_NEARLY_ALL = 0.9
 Kind = Literal["stretch", "processed", "segmented", "text"]
+_Texts = Sequence[str]
+_Guesses = Sequence[Sequence[str | None]]
+"""Language of each text of both sides by its common words."""
 _Sentences = tuple[pa.Int64Array, pa.StringArray]
 """Line numbers and sentences."""
 
@@ -187,6 +192,7 @@ def find_spans(name: str, corpus: Corpus, config: CorpusConfig) -> Iterator[Find
     """Find spans of lines that are misaligned or in other languages, except spans of rows that are left out."""
     findings, tags = list[Finding](), config.tags
     for part, pair in zip(corpus.parts, config.languages_of(name), strict=True):
+        of_part, num_rows, num_swapped = list[Finding](), 0, 0
         for rows in _spread_blocks(part, _BLOCKS_OF_SPANS):
             block = [
                 (number, untagged(source, tags), target)
@@ -194,9 +200,16 @@ def find_spans(name: str, corpus: Corpus, config: CorpusConfig) -> Iterator[Find
             ]
             statuses = corpus.statuses[rows]
             used = [row[0] for row, status in zip(block, statuses, strict=True) if status not in _EXCLUDED]
+            num_rows += len(block)
             for span in spans_in(block, pair):
+                num_swapped += span.is_swapped * (span.last - span.first + 1)
                 if any(span.first <= number <= span.last for number in used):
-                    findings.append(Finding(name, part.name, span.first, span.last, span.text))
+                    of_part.append(Finding(name, part.name, span.first, span.last, span.text))
+        if num_swapped > _NEARLY_ALL * num_rows and any(finding.text == _SWAPPED for finding in of_part):
+            swapped = [finding for finding in of_part if finding.text == _SWAPPED]
+            of_part = [finding for finding in of_part if finding.text != _SWAPPED]
+            of_part.append(replace(swapped[0], last=swapped[-1].last, text=_ALL_SWAPPED))
+        findings += of_part
     for finding in _joined(findings):
         ends = [(finding.part, number) for number in (finding.first, finding.last)]
         start, end = map(places_in(config, name, ends).__getitem__, ends)
@@ -206,28 +219,27 @@ def find_spans(name: str, corpus: Corpus, config: CorpusConfig) -> Iterator[Find
 
 def spans_in(block: Sequence[Row], languages: Languages) -> list[Span]:
     """Spans of lines with swapped sides; then, with these exchanged, misaligned lines and lines in other languages."""
-    swapped = list(_swapped_spans(block, languages))
-    rows = list(block)
+    numbers, *sides = zip(*block, strict=True)
+    guesses = [[language_of(words_of(text)) for text in side] for side in sides]
+    swapped, rows = _swapped_spans(numbers, sides, guesses, languages), list(block)
     for span in swapped:
-        first = span.first - rows[0][0]
-        rows[first : first + span.last - span.first + 1] = [
-            (number, target, source) for number, source, target in rows[first : first + span.last - span.first + 1]
-        ]
-    return [*swapped, *_misaligned_spans(rows), *_foreign_spans(rows, languages)]
+        for index in range(span.first - numbers[0], span.last - numbers[0] + 1):
+            number, source, target = rows[index]
+            rows[index] = number, target, source
+            guesses[0][index], guesses[1][index] = guesses[1][index], guesses[0][index]
+    return [*swapped, *_misaligned_spans(rows), *_foreign_spans(rows, guesses, languages)]
 
 
-def _swapped_spans(block: Sequence[Row], languages: Languages) -> Iterator[Span]:
+def _swapped_spans(numbers: Sequence[int], sides: Sequence[_Texts], guesses: _Guesses, pair: Languages) -> list[Span]:
     """Spans with clearly more lines that are only right with exchanged sides than lines that are right as they are.
 
-    Lines beside them that say nothing, because they may be swapped or not, are without a partner.
+    Lines beside them that say nothing, because they may be swapped or not, are without a partner. If spans have nearly
+    all lines, and the others are not clearly right, the whole block is one span.
     """
-    if primary(languages[0]) == primary(languages[1]):
-        return
-    numbers, sources, targets = zip(*block, strict=True)
-    is_foreign = are_foreign(sources, targets, languages)
-    if is_foreign.sum() < _MIN_LINES:
-        return
-    votes = is_foreign.astype(int) - are_foreign(targets, sources, languages).astype(int)
+    if primary(pair[0]) == primary(pair[1]):
+        return []
+    votes = _votes(sides, guesses, pair)
+    spans, is_outside = list[Span](), np.ones(len(votes), bool)
     score, first, best, last = 0, 0, 0, 0
     for index, vote in enumerate([*votes.tolist(), -len(votes)]):
         if score == 0:
@@ -240,8 +252,28 @@ def _swapped_spans(block: Sequence[Row], languages: Languages) -> Iterator[Span]
                 unclear = [*takewhile(lambda line: not votes[line], range(first - 1, -1, -1))][:_MIN_LINES]
                 unclear += [*takewhile(lambda line: not votes[line], range(last + 1, len(votes)))][:_MIN_LINES]
                 lines_alone = frozenset(numbers[line] for line in unclear)
-                yield Span(numbers[first], numbers[last], _SWAPPED, None, True, lines_alone)
+                spans.append(Span(numbers[first], numbers[last], _SWAPPED, None, True, lines_alone))
+                is_outside[first : last + 1] = False
             score = best = 0
+    if is_outside.mean() <= 1 - _NEARLY_ALL and votes[is_outside].sum() > -_MIN_LINES:
+        return [Span(numbers[0], numbers[-1], _SWAPPED, None, True)]
+    return spans
+
+
+def _votes(sides: Sequence[_Texts], guesses: _Guesses, pair: Languages) -> NDArray[np.int64]:
+    """1 for each line that is right with exchanged sides alone, -1 for lines that are right as they are, and 0.
+
+    Sides that look like one language are a vote for the sides as they are, because the two languages may be related.
+    """
+
+    def suits(sides: Sequence[_Texts], guesses: _Guesses) -> NDArray[np.int64]:
+        codes, (sources, targets) = map(primary, pair), sides
+        first, second = (np.array(side) == code for side, code in zip(guesses, codes, strict=True))
+        return np.asarray(first.astype(int) + second - are_foreign(sources, targets, pair))
+
+    votes = np.sign(suits(sides[::-1], guesses[::-1]) - suits(sides, guesses))
+    is_alike = [first is not None and first == second for first, second in zip(*guesses, strict=True)]
+    return np.where(np.array(is_alike), -1, votes)
 
 
 def _misaligned_spans(block: Sequence[Row]) -> Iterator[Span]:
@@ -258,30 +290,25 @@ def _misaligned_spans(block: Sequence[Row]) -> Iterator[Span]:
         yield Span(numbers[0], numbers[-1], "the two sides do not seem to translate each other")
 
 
-def _foreign_spans(block: Sequence[Row], pair: Languages) -> Iterator[Span]:
+def _foreign_spans(block: Sequence[Row], guesses: _Guesses, pair: Languages) -> Iterator[Span]:
     expected = tuple(map(primary, pair))
     for start in range(0, len(block), _WINDOW):
-        numbers, sources, targets = zip(*block[start : start + _WINDOW], strict=True)
-        prevailing = _prevailing_language(sources, expected[0]), _prevailing_language(targets, expected[1])
+        window = slice(start, start + _WINDOW)
+        numbers, sources, targets = zip(*block[window], strict=True)
+        prevailing = [_prevailing_language(side[window], code) for side, code in zip(guesses, expected, strict=True)]
         num_foreign = int(are_foreign(sources, targets, pair).sum())
         foreign = [
             f"the {side} looks like `{code}`, not `{language}`"
             for side, code, primary_code, language in zip(SIDES, prevailing, expected, pair, strict=True)
             if code and code != primary_code
         ]
-        is_foreign = bool(foreign) or num_foreign > max(_FOREIGN_SHARE * len(numbers), _MIN_LINES)
-        # A target in the source language is enough evidence, because the words of the target language may not be known.
-        is_target_in_source_language = prevailing[1] == expected[0] != expected[1] and prevailing[0] != expected[0]
-        if is_target_in_source_language:
-            yield Span(numbers[0], numbers[-1], _SWAPPED, is_swapped=True)
-        elif is_foreign:
+        if foreign or num_foreign > max(_FOREIGN_SHARE * len(numbers), _MIN_LINES):
             text = " and ".join(foreign) or "many lines are not in the language or script that they should be in"
             yield Span(numbers[0], numbers[-1], text)
 
 
-def _prevailing_language(texts: Iterable[str], expected: str) -> str | None:
-    """Language of most texts, judged by common words; None if unclear."""
-    guesses = [language_of(words_of(text)) for text in texts]
+def _prevailing_language(guesses: Sequence[str | None], expected: str) -> str | None:
+    """Language of most texts by the languages of their common words; None if unclear."""
     votes = Counter(code for code in guesses if code is not None)
     for code, number in votes.most_common(1):
         if COMMON_WORDS.get(expected) == COMMON_WORDS[code]:

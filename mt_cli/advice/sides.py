@@ -19,7 +19,7 @@ from mt_cli.corpus.dataset import names_in_dataset
 from mt_cli.corpus.folder import varieties_in_folder
 from mt_cli.corpus.formats.table import FORMATS, format_of, names_in
 from mt_cli.corpus.languages import LANGUAGE_CODE, NO_CODES, is_common, is_known, language_in, primary
-from mt_cli.corpus.lines import suffix_inside
+from mt_cli.corpus.lines import CHUNK_BYTES, opened, suffix_inside
 from mt_cli.corpus.rows import Columns, Languages, Names
 from mt_cli.corpus.source_rows import files_of
 from mt_cli.corpus.varieties import (
@@ -32,12 +32,15 @@ from mt_cli.corpus.varieties import (
 )
 from mt_cli.data.encode import SIDES
 from mt_cli.errors import CorpusError, InputError
+from mt_cli.runtime.console import truncate
 
 Given = tuple[str | None, str | None]
 """Language of each side, or None where it is not given."""
 Tree = dict[str, Any]
 NAME_COLUMNS = "name the two columns with --columns SOURCE TARGET"
 _LANGUAGE_OF_MESSAGES = "en"
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+"""Bytes of files without text: a byte order mark and white space."""
 _SHARE_OF_MISTAKES = 0.05
 """Share of headers of catalogues below which a language counts as a mistake, such as a copied header."""
 
@@ -75,6 +78,10 @@ def resolve_sides(source: Source, given: Given, preferred: Columns = None) -> Si
     assert isinstance(source, FileSource | FolderSource)
     path = files_of(source)[0]
     kind = format_of(path, source.format)
+    if isinstance(source, FileSource):
+        with opened(path) as file:
+            if not file.read(CHUNK_BYTES).strip(_BLANK):
+                raise CorpusError(f"{path}: the file is empty")
     if kind.varieties is not None:
         in_folder = varieties_in_folder(source) if isinstance(source, FolderSource) else None
         return _sides_of_memory(source, in_folder or merged_spellings(kind.varieties(path)), given)
@@ -224,7 +231,7 @@ def _sides_of_table(
         names_of_columns = [by_number.get(column, column) for column in columns]
         for column, name in zip(columns, names_of_columns, strict=True):
             if headings and name not in headings:
-                found = ", ".join(map(repr, headings[:20]))
+                found = ", ".join(repr(truncate(heading, 40)) for heading in headings[:20])
                 raise InputError(f"{title}: no column {column} among {found}; {NAME_COLUMNS}, by name or number from 1")
         by_name = [code_of.get(name) for name in names_of_columns]
         return _complete(title, given, by_name, options={"columns": list(columns)})

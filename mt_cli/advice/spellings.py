@@ -94,19 +94,22 @@ def spellings_to_normalize(sides: Sequence[tuple[Sequence[str], Sequence[str]]])
     return [option for option in options if option != "apostrophes" or not kept_apostrophes(sides)]
 
 
-def kept_apostrophes(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> str:
-    """Characters other than `'` that a language mostly uses as its apostrophe."""
-    used = [_most_frequent_apostrophe(train, valid) for train, valid in sides]
-    return " and ".join(dict.fromkeys(mark for mark in used if mark not in (None, "'")))
+def kept_apostrophes(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[tuple[int, str, bool]]:
+    """Languages whose apostrophe is mostly a character other than `'`, by index, with it.
+
+    The last value is true if the validation text decides, and false if the training text does.
+    """
+    used = [(index, *_most_frequent_apostrophe(*texts)) for index, texts in enumerate(sides)]
+    return [(index, mark, is_valid) for index, mark, is_valid in used if mark not in (None, "'")]
 
 
-def _most_frequent_apostrophe(train: Sequence[str], valid: Sequence[str]) -> str | None:
-    """The most frequent apostrophe of the validation text or, if it has hardly any, of the training text."""
+def _most_frequent_apostrophe(train: Sequence[str], valid: Sequence[str]) -> tuple[str | None, bool]:
+    """The most frequent apostrophe of the validation text (true) or, if it has hardly any, of the training text."""
     in_train, in_valid = (sum(_count_apostrophes(texts), Counter[str]()) for texts in (train, valid))
     scale = sum(map(len, valid)) / max(1, sum(map(len, train)))
     is_used = in_valid.total() >= max(_MIN_COUNT, _MIN_USED * scale * in_train.total())
     forms = in_valid if is_used else in_train
-    return forms.most_common(1)[0][0] if forms.total() >= _MIN_COUNT else None
+    return (forms.most_common(1)[0][0] if forms.total() >= _MIN_COUNT else None), is_used
 
 
 def _count_apostrophes(texts: Sequence[str]) -> tuple[Counter[str], Counter[str]]:
@@ -137,9 +140,19 @@ class OtherLetter:
     """Empty for an apostrophe that is left out."""
     share: float
     """Share among the letters in distinct words of the training text; for an apostrophe, share among all characters."""
-    num_words: int
-    """Distinct words of the training text with the old letter."""
-    examples: tuple[str, ...]
+    words: tuple[str, ...]
+    """Distinct words of the training text with the old letter, sorted."""
+
+    @property
+    def marks(self) -> tuple[str, str]:
+        """Marks that the old letter alone has, and marks that the new one alone has."""
+        (_, old), (_, new) = (_parts(letter) if letter else ("", frozenset[str]()) for letter in (self.old, self.new))
+        return "".join(sorted(old - new)), "".join(sorted(new - old))
+
+
+def examples_of(words: Sequence[str]) -> list[str]:
+    """Some of the words, evenly spread, without punctuation around them."""
+    return [word.strip(_PUNCTUATION) for word in words[:: len(words) // _NUM_EXAMPLES + 1]]
 
 
 def other_letters(train: Sequence[str], compared: Sequence[str]) -> list[OtherLetter]:
@@ -155,12 +168,10 @@ def other_letters(train: Sequence[str], compared: Sequence[str]) -> list[OtherLe
     letters = _with_usual_marks(train, compared) | _substitutes(counts, compared_counts)
     replaced = {old: (new, counts[old] / counts.total()) for old, new in letters.items()}
     replaced |= {old: (new, share) for old, new in _apostrophes(words, train, compared).items()}
-    result = []
-    for old, (new, share) in sorted(replaced.items()):
-        examples = sorted(word for word in words if old in word)
-        shown = tuple(word.strip(_PUNCTUATION) for word in examples[:: len(examples) // _NUM_EXAMPLES + 1])
-        result.append(OtherLetter(old, new, share, len(examples), shown))
-    return result
+    return [
+        OtherLetter(old, new, share, tuple(sorted(word for word in words if old in word)))
+        for old, (new, share) in sorted(replaced.items())
+    ]
 
 
 def letters_to_replace(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> dict[str, str]:

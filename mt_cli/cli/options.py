@@ -146,11 +146,18 @@ def search_options(overrides: list[str] | None, **options: Any) -> dict[str, Any
 def read_terms(
     paths: list[Path] | None, languages: tuple[str, str], translator: Translator | None = None
 ) -> Glossary | None:
-    """Glossary of files, whose notes are printed, and one if the translator forces terms; None without files."""
+    """Glossary of files, whose notes are printed, and one if the translator forces terms; None without files.
+
+    Raises InputError if the translator takes no terms.
+    """
     if not paths:
         return None
-    if translator is not None and translator.takes_terms and not translator.source_tokenizer.has_term_marks:
-        say("note: this model was not trained with corpus.terms, so terms are written as in the glossary")
+    if translator is not None:
+        from mt_cli.translation.segments import check_terms
+
+        check_terms(translator)
+        if not translator.source_tokenizer.has_term_marks:
+            say("note: this model was not trained with corpus.terms, so terms are written as in the glossary")
     from mt_cli.corpus.glossary import Glossary
 
     glossary = Glossary.read(paths, languages)
@@ -226,4 +233,4 @@ def note_little_learned(paths: Iterable[Path]) -> None:
                 from mt_cli.evaluation.results import read_report
 
                 if (report := read_report(directory)) and report.learning:
-                    say(f"note: {directory.path} has learned little: {report.learning.describe()}")
+                    say(f"note: {directory.path} has learned little, expect wrong translations; mt report says why")

@@ -43,7 +43,8 @@ class _Notices(io.TextIOWrapper):
 def show(*lines: str) -> None:
     """Write the result of a command to standard output. The command continues if the reader has gone."""
     with suppress(typer.Exit):
-        _print("\n".join(lines), sys.stdout)
+        if lines:
+            _print("\n".join(lines), sys.stdout)
 
 
 def _print(text: str, file: TextIO, path: Path | None = None) -> None:

@@ -94,8 +94,8 @@ def translate(
         """Translator, and its options for the direction; see `_direction`."""
         paths = group.from_main(lambda: options.run_paths(run))
         translator = options.load_translator(paths, device, precision, engine, checkpoint, threads, group)
-        options.note_little_learned(paths)
         direction, language = _direction(translator, to, terms)
+        options.note_little_learned(paths)
         if review is not None or as_json:
             needed, is_sampled = review is not None, search.get("sample", False)
             translator = with_quality(translator, paths, engine, checkpoint, needed, is_sampled, texts, language)

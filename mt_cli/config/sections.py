@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
@@ -17,6 +18,8 @@ TUNED = ("length_penalty", "no_repeat_ngram")
 """Options of `decoding` that `training.tune_decoding` chooses."""
 WITHOUT_SUBWORDS = ("word_level", "char")
 """Values of `tokenizer.algorithm` whose entries are whole words or characters."""
+MOST_NAMED = 3
+"""Largest number of replaced letters that a signature or a list of obstacles names one by one."""
 LETTER = r"^[\p{L}'’‘`´′＇]\p{Mn}{0,3}$"
 """One letter with its marks, or an apostrophe."""
 _Letter = Annotated[str, Field(pattern=LETTER)]
@@ -53,8 +56,12 @@ class TokenizerConfig(Section):
 
     @property
     def changes_of_spelling(self) -> tuple[str, ...]:
-        """Names of the chosen normalisations of texts, for signatures of scores."""
-        return (*self.normalize, *(f"{old}>{new}" for old, new in self.letters.items()))
+        """Names of the chosen normalisations of texts, for signatures of scores; many letters have a digest."""
+        letters = [f"{old}>{new}" for old, new in self.letters.items()]
+        if len(letters) > MOST_NAMED:
+            digest = hashlib.sha256("\n".join(sorted(letters)).encode()).hexdigest()
+            letters = [f"letters.{len(letters)}.{digest[:8]}"]
+        return (*self.normalize, *letters)
 
     @if_complete
     def _replaces_letters_once(self) -> Iterator[str]:

@@ -16,7 +16,7 @@ from mt_cli.corpus.lines import unreadable
 from mt_cli.errors import CorpusError, InputError
 from mt_cli.runtime.files import check_regular, new_folder, writing
 
-FORMAT = 13
+FORMAT = 14
 """Version of the cache; increase it when the same data gives other content or other problems."""
 
 T = TypeVar("T")

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -111,12 +112,17 @@ def _open(source: DatasetSource) -> _Dataset:
     path, subset = Path(source.dataset), source.subset
     if source.revision is not None:
         raise CorpusError(f"dataset {path}: is a folder here, which has no revisions: remove `revision`, or rename it")
-    if len(path.parts) == 2 and not path.is_absolute():
-        say(f"dataset {path}: read from the folder of this name, not from the hub")
+    if len(path.parts) == 2 and not path.is_absolute() and path.parts[0] != "..":
+        _note_folder(path)
     if subset and (path / subset).is_dir() and not (path / "README.md").is_file():
         # If no dataset card declares the subset, it is the folder of this name.
         path, subset = path / subset, None
     return _Dataset(source, path.resolve(), _splits_of_folder(source, path.resolve(), subset), None)
+
+
+@cache  # A command opens a dataset several times.
+def _note_folder(path: Path) -> None:
+    say(f"dataset {path}: read from the folder of this name, not from the hub")
 
 
 def _make_layout(repository: Repository, root: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from mt_cli.config.base import Section
-from mt_cli.config.sections import WITHOUT_SUBWORDS, Config
+from mt_cli.config.sections import MOST_NAMED, WITHOUT_SUBWORDS, Config
 from mt_cli.config.tags import direction_of
 from mt_cli.config.writing import on_one_line
 from mt_cli.errors import InputError
@@ -44,7 +44,8 @@ def _unless_default(section: Section, name: str, key: str) -> Iterator[Obstacle]
     value, default = getattr(section, key), type(section).model_fields[key].get_default(call_default_factory=True)
     if value != default:
         shown, instead = (list(value) if isinstance(value, tuple) else value for value in (value, default))
-        yield Obstacle(f"{name}.{key}", on_one_line(shown), instead)
+        is_long = isinstance(value, dict) and len(value) > MOST_NAMED
+        yield Obstacle(f"{name}.{key}", f"{len(value)} letters" if is_long else on_one_line(shown), instead)
 
 
 def _obstacles_to_transformers(config: Config) -> Iterator[Obstacle]:

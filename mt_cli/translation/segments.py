@@ -136,14 +136,19 @@ class SegmentEngine:
         return (with_own_tokens(forced, row[0]) for forced, row in zip(decoded, rows, strict=True))
 
 
+def check_terms(translator: Translator) -> None:
+    """Raise InputError if the model has learned neither to follow a glossary nor to copy protected spans."""
+    if not translator.takes_terms:
+        raise InputError("terms: this model has not learned to use them; train one with corpus.terms: true")
+
+
 def with_terms(lines: Sequence[Translation], glossary: Glossary, translator: Translator) -> list[Translation]:
     """Lines with the terms of a glossary, in each segment that has at most `most_tokens` of a translator with them.
 
     Terms are annotated if the model has learned it, and are otherwise protected spans, which translations have as the
     glossary has them. Raises InputError if the model has learned neither.
     """
-    if not translator.takes_terms:
-        raise InputError("terms: this model has not learned to use them; train one with corpus.terms: true")
+    check_terms(translator)
     tokenizer, most_tokens = translator.source_tokenizer, translator.most_tokens or translator.max_tokens
     segments = [segment for line in lines for segment in line.searched]
     bodies = [untagged(segment.text, translator.tags) for segment in segments]

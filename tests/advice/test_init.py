@@ -147,6 +147,9 @@ def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
         ("train.en de.tmx.gz", "de.tmx.gz"),
         ("nowhere", "nowhere: no such file or folder; relative paths"),
         ("train.en train.de --valid short.en", "short.en: not a file with both sides"),
+        ("--file empty.jsonl", "empty.jsonl: the file is empty"),
+        ("empty.tmx.gz", "empty.tmx.gz: the file is empty"),
+        ("table.xlsx", "table.xlsx: is a spreadsheet; save it as CSV"),
         ("numbers.csv --format xml", "--format xml: use tsv, "),
         ("numbers.csv --columns 1 9", "numbers.csv: no column 9 among '0', "),
         ("--files train.en train.de --columns a b", "columns"),
@@ -158,6 +161,8 @@ def test_text_that_cannot_be_used_is_named(mt, tmp_path, arguments, named):
     write_files(tmp_path, "same", [row[:1] * 2 for row in pairs(90)])
     long = [f"{'word ' * 300}{side}{n}" for side in "ab" for n in range(20)]
     write_files(tmp_path, "long", list(zip(long[:20], long[20:], strict=True)))
+    for file, content in (("empty.jsonl", b"\n"), ("empty.tmx.gz", gzip.compress(b"")), ("table.xlsx", b"PK\x03\x04")):
+        (tmp_path / file).write_bytes(content)
     (tmp_path / "numbers.csv").write_text("".join(f"{n},{a},{b}\n" for n, (a, b) in enumerate(pairs(90))))
     status, out, err = mt("init", *arguments.split())
     assert (status, out) == (2, "") and named in err

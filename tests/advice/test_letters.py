@@ -107,3 +107,10 @@ def test_only_letters_are_replaced_each_once():
     for letters in ({"ab": "c"}, {"a": "a"}, {"a": "!"}, {"a": "b", "b": "c"}, {"ã": "ä", "Ä": "Ã"}):
         with pytest.raises(ValueError, match="letters"):
             TokenizerConfig(letters=letters)
+
+
+def test_many_replaced_letters_have_one_short_name():
+    letters = dict(zip("abcd", "efgh", strict=True))
+    orders = letters, dict(reversed(letters.items())), letters | {"d": "i"}
+    names = [TokenizerConfig(letters=order).changes_of_spelling for order in orders]
+    assert names[0] == names[1] != names[2] and all(len("".join(name)) < 20 for name in names)

@@ -157,6 +157,19 @@ def test_pairs_with_swapped_sides_beside_a_slip_are_repaired(number, first):
     assert len(pairs & right) >= len(right) - 3 * number - 10 and len(pairs - right) <= 4
 
 
+@pytest.mark.parametrize(("number", "kept"), [(0, 1_500), (600, 1_485), (1_500, 1_500)])
+def test_swapped_text_in_an_unknown_language_is_exchanged(number, kept):
+    """Only every other English line has common words, and so does every tenth of the other language."""
+    sources, targets = sides(target_script=0)
+    sources[1::2] = [f"the {words} and of it" for words in sources[1::2]]
+    targets[2::10] = [f"{words} he is" for words in targets[2::10]]
+    pairs = list(zip(sources, targets, strict=True))
+    rows = [(line, *pair[:: -1 if line < number else 1]) for line, pair in enumerate(pairs)]
+    found, counts = repaired(rows, ("en", "yo"))
+    assert len(set(found) - set(pairs)) <= 1_500 - kept and counts["with their sides exchanged"] <= number
+    assert len(set(found) & set(pairs)) >= kept
+
+
 @pytest.mark.parametrize("lost", [3, 1_900])
 def test_the_line_where_files_diverge_is_found(tmp_path, lost):
     generator = random.Random(lost)

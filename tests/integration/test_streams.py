@@ -7,7 +7,7 @@ import sys
 import pytest
 import yaml
 
-from mt_cli.cli.streams import check_output
+from mt_cli.cli.streams import check_output, show
 from mt_cli.errors import InputError
 
 COMMANDS = {
@@ -47,6 +47,11 @@ def test_a_full_or_unread_stream_affects_its_own_output(forked, trained, quick_t
         assert name != "data check" or is_lost or (tmp_path / "clean/tiny.yaml").stat().st_size, (
             "a command finishes its work"
         )
+
+
+def test_no_line_is_not_an_empty_line(capsys):
+    show()
+    assert capsys.readouterr().out == ""
 
 
 def test_results_and_notices_are_utf8_in_any_locale(forked, tiny_tree, tmp_path):

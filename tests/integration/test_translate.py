@@ -107,6 +107,9 @@ def test_a_run_that_has_learned_little_says_so_once(mt, trained, tmp_path):
         report["learning"] = learning.model_dump(mode="json", exclude_unset=True)
         (run / "report.json").write_text(json_text(report), encoding="utf-8")
         assert mt("translate", "--run", run, "one two.", "three.")[2].count("learned little") == number
+    (tmp_path / "terms.csv").write_text("one,uno\n", encoding="utf-8")
+    status, out, err = mt("translate", "--run", run, "--terms", "terms.csv", "one two.")
+    assert (status, out, err.count("\n")) == (2, "", 1) and "has not learned to use them" in err
 
 
 def test_tokenize_shows_pieces_and_ids_or_a_report(mt, trained, tiny_config, tmp_path):

@@ -77,6 +77,7 @@ FORMATS: Mapping[str, Format] = {
     ),
 }
 """Formats by name; the option `format` of a source takes the names in `FormatName`."""
+_SPREADSHEETS = (".xlsx", ".xls", ".ods")
 BY_SUFFIX: Mapping[str, Format] = {suffix: format for format in FORMATS.values() for suffix in format.suffixes}
 
 
@@ -98,6 +99,8 @@ def format_of(path: Path, name: str | None = None) -> Format:
     if suffix is None:
         if not os.path.exists(path):
             raise CorpusError(f"{path}: no such file or folder{folder_note(path)}")
+        if path.suffix.lower() in _SPREADSHEETS:
+            raise CorpusError(f"{path}: is a spreadsheet; save it as CSV in UTF-8, and give that file")
         raise CorpusError(
             f"{path}: not a file with both sides ({', '.join(BY_SUFFIX)}); if it is one of two files with a sentence "
             "per line, give both (mt init: --valid A --valid B); if it is a table, set `format` (mt init "
