@@ -22,13 +22,6 @@ from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.errors import InputError, one_line
 
-LONGEST = 1.1
-"""Length of translations, by that of their references, above which they are too long.
-
-Two translators of a text differ by less. chrF weighs recall four times as much as precision, so it rises with length
-even if translations become worse: with the length penalties 1, 1.5 and 2, translations from English to Yoruba of a weak
-model are 0.72, 1.01 and 1.24 times as long, with chrF 21.8, 24.8, 26.0, BLEU 3.7, 3.7, 3.2 and TER 93, 113, 134.
-"""
 METRICS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER", "cer": "CER", "wer": "WER"}
 """Display names of the metrics, by key; `Scorer` chooses and computes them.
 
@@ -222,12 +215,6 @@ def metric_id_of(config: Config, scorer: Scorer) -> str:
     metric = best_metric_of(config, scorer)
     name = f"bleu/{scorer.bleu_tokenizer}" if metric == "bleu" else metric
     return f"{name}/mean" if metric != "loss" and has_directions(config) else name
-
-
-def length_ratio(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Characters of translations divided by characters of their references; as in chrF, spaces do not count."""
-    lengths = [sum(len(word) for text in texts for word in text.split()) for texts in (hypotheses, references)]
-    return round(lengths[0] / max(1, lengths[1]), 2)
 
 
 def rows_by_direction(languages: Sequence[Languages]) -> dict[str, list[int]]:

@@ -19,7 +19,8 @@ from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.data.prepare import Data
 from mt_cli.errors import InputError
 from mt_cli.evaluation.evaluate import translations_of
-from mt_cli.evaluation.scores import LONGEST, METRICS, Score, Scorer, length_ratio, score_directions, scorer_of
+from mt_cli.evaluation.learning import LONGEST, length_ratio
+from mt_cli.evaluation.scores import METRICS, Score, Scorer, score_directions, scorer_of
 from mt_cli.runtime.console import Progress, clock, say
 from mt_cli.runtime.files import write_text
 from mt_cli.translation.translator import Translator
