@@ -149,8 +149,8 @@ class TrainingLoop:
         plan, length = self._state.plan_for(self._config), self._setup.length
         if plan is not None and (before is None or plan.num_steps > before.num_steps):
             self._bar.expect(plan.last_step(length))
-            faster = "The machine has become faster; the plan is now: " if before else ""
-            say(f"{faster}{plan.describe(length)}")
+            faster = f"The machine has become faster. {plan.describe_updates(length)}"
+            say(faster if before else plan.describe(length))
 
     def _make_round(self) -> None:
         """Make a round if one is due, save it, and go on with its pairs in a new epoch.

@@ -1,9 +1,9 @@
 """Position of a run, and its plan with `max_minutes`, by which the first updates measure the machine.
 
-The schedule follows from the time left. After a quarter and a half of the planned updates, the plan gets more if the
-machine has become faster. It is saved with the state, so a resumed run follows the same schedule. With 350 updates from
-English to Hausa (one seed), chrF is 18.4; with a warm-up of 400 updates, 17.1; with a schedule of 5,450 updates that is
-cut, 16.7.
+The schedule follows from the time left. After each quarter of the updates left, until two thirds are made, the plan
+gets more if the machine has become faster. It is saved with the state, so a resumed run follows the same schedule. With
+350 updates from English to Hausa (one seed), chrF is 18.4; with a warm-up of 400 updates, 17.1; with a schedule of
+5,450 updates that is cut, 16.7.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ _FIRST_STEP, _NUM_STEPS = 10, 10
 _SHARE_OF_WARMUP, _SHARE_OF_VALIDATIONS, _SHARE_OF_TUNING = 0.1, 0.15, 0.1
 _SHARE_TO_SPARE = 0.05
 """Share of the time that is left over, so that a machine that is a little slower still does all updates."""
-_COST_OF_GREEDY, _COST_OF_SEARCH = 3.0, 6.0
+_COST_OF_GREEDY, _COST_OF_SEARCH = 4.0, 8.0
 """Time per target token of a reference, in tokens of training: greedy search in validations, the search at the end."""
 _MIN_VALIDATIONS = 4
+_LAST_CHECK = 2 / 3
+"""Share of the updates after which a plan stays as it is, because the learning rate is low."""
 _WORTH_REVISING, _WORTH_USING = 0.1, 0.2
 """Share of the updates by which more must fit before a plan gets more; share of the minutes that should not be left."""
 SHARE_OF_ROUNDS = 0.2
@@ -134,7 +136,8 @@ class Plan:
 
     def is_checked_at(self, step: int) -> bool:
         """True if the machine is measured again after this update, to see whether many more updates fit."""
-        return step in (self.num_steps // 4, self.num_steps // 2) and step >= self.from_step + _NUM_STEPS
+        interval = max(_NUM_STEPS, (self.num_steps - self.from_step) // 4)
+        return step >= self.from_step + interval and step <= _LAST_CHECK * self.num_steps
 
     def is_unused(self, seconds: float) -> bool:
         """True if a large part of the minutes would be left if training ended after so many seconds."""
@@ -145,18 +148,22 @@ class Plan:
         return replace(self, from_seconds=self.from_seconds + seconds)
 
     def describe(self, length: Length) -> str:
-        """The time and the updates of the plan in one line, for people."""
+        """Time and updates of the plan in one line, for people."""
         tuning, scores = self._tuning_seconds, self.closing_seconds
         time = f"{clock(self.training_seconds)} for updates and validations, {clock(scores)} for scores"
         time += f", {clock(tuning)} for tuning the search" if tuning > 1 else ""
         time = f"{self.minutes:g} minutes{f' and {clock(-tuning)} more' if tuning < -1 else ''}: {time}."
         if scores + max(0.0, tuning) > 60 * self.minutes / 3:
             time += " Fewer pairs in the test set leave more for updates."
+        return f"{time} {self.describe_updates(length)}"
+
+    def describe_updates(self, length: Length) -> str:
+        """Number of updates in one sentence, for people."""
         if length.num_steps and self.num_steps >= length.num_steps:
-            return f"{time} Enough for all {length.num_steps:,} updates."
+            return f"Enough for all {length.num_steps:,} updates."
         of_all = f" of {length.num_steps:,}" if length.num_steps else ""
         every = f", a validation every {self.validate_every_steps:,}" if self.validate_every_steps else ""
-        updates = f"{time} About {self.num_steps:,}{of_all} updates{every}"
+        updates = f"About {self.num_steps:,}{of_all} updates{every}"
         if not length.num_steps:
             return f"{updates}."
         little = "expect little; " if self.num_steps < _LITTLE * length.num_steps else ""
@@ -185,10 +192,11 @@ def advanced(
         return Plan(config.max_minutes, step, seconds) if step >= _FIRST_STEP else None
     if not plan.is_complete:
         return _complete(plan, config, length, position, seconds) if step >= plan.from_step + _NUM_STEPS else plan
-    if not plan.is_checked_at(step) or plan.num_steps >= (length.num_steps or math.inf):
+    if not plan.is_checked_at(step):
         return plan
     longer = _complete(plan, config, length, position, seconds)
-    if longer.num_steps < (1 + _WORTH_REVISING) * plan.num_steps:
+    is_enough = length.num_steps is not None and plan.num_steps >= length.num_steps
+    if is_enough or longer.num_steps < (1 + _WORTH_REVISING) * plan.num_steps:
         return replace(plan, from_step=step, from_seconds=seconds)
     rate = planned_rate(config, step, length, plan, seconds)
     return replace(longer, warmup_steps=plan.warmup_steps, largest_rate=rate)

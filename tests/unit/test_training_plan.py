@@ -59,7 +59,7 @@ def test_a_machine_that_becomes_faster_early_uses_its_time(step_of_change, facto
 
 
 def test_a_plan_that_is_used_up_early_is_named():
-    state, _ = train(CONFIG, LENGTH, lambda step: 0.3 if step <= 60 else 0.05)
+    state, _ = train(CONFIG, Length(None, None, 4_096, 0, 0), lambda step: 0.3 if step <= 130 else 0.05)
     assert state.position.step == state.plan.num_steps
     assert state.reason_to_stop(CONFIG) == "the plan for max_minutes 1.0"
 
