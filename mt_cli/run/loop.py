@@ -97,7 +97,8 @@ class TrainingLoop:
                 started_at = time.monotonic()
                 self.validate()
                 self.select_pairs()
-                self._count_pause(time.monotonic() - started_at)
+                if not self._state.reason_to_stop(self._config):  # The last validation counts as a part of the end.
+                    self._count_pause(time.monotonic() - started_at)
                 self.save()
             if self._signals.is_stop_requested:
                 self.save()

@@ -129,11 +129,6 @@ class Plan:
         """Last update that the time or the config allows."""
         return min(self.num_steps, length.num_steps or self.num_steps)
 
-    @property
-    def _tuning_seconds(self) -> float:
-        """Time for tuning the search; negative if the scores end after the minutes."""
-        return 60 * self.minutes - self.training_seconds - self.closing_seconds
-
     def is_checked_at(self, step: int) -> bool:
         """True if the machine is measured again after this update, to see whether many more updates fit."""
         interval = max(_NUM_STEPS, (self.num_steps - self.from_step) // 4)
@@ -149,12 +144,13 @@ class Plan:
 
     def describe(self, length: Length) -> str:
         """Time and updates of the plan in one line, for people."""
-        tuning, scores = self._tuning_seconds, self.closing_seconds
+        scores = self.closing_seconds
+        tuning = 60 * self.minutes - self.training_seconds - scores  # Negative if the scores end after the minutes.
         time = f"{clock(self.training_seconds)} for updates and validations, {clock(scores)} for scores"
         time += f", {clock(tuning)} for tuning the search" if tuning > 1 else ""
         time = f"{self.minutes:g} minutes{f' and {clock(-tuning)} more' if tuning < -1 else ''}: {time}."
         if scores + max(0.0, tuning) > 60 * self.minutes / 3:
-            time += " Fewer pairs in the test set leave more for updates."
+            time += " Fewer pairs in valid and test leave more for updates."
         return f"{time} {self.describe_updates(length)}"
 
     def describe_updates(self, length: Length) -> str:
@@ -173,8 +169,7 @@ class Plan:
         """Minutes with which a plan has so many updates; the time per update is measured with its validations."""
         per_step = seconds_per_step or self.seconds_per_step / (1 - _SHARE_OF_VALIDATIONS)
         end = num_steps * per_step / (1 - _SHARE_TO_SPARE)
-        share_of_tuning = max(0.0, self._tuning_seconds) / (60 * self.minutes)
-        return math.ceil(min((end + self.closing_seconds) / (1 - share_of_tuning), 2 * end) / 60)
+        return math.ceil(min((end + self.closing_seconds) / (1 - _SHARE_OF_TUNING), 2 * end) / 60)
 
 
 def advanced(

@@ -81,7 +81,7 @@ def test_the_minutes_for_some_updates_are_enough_and_hardly_more(num_steps, seco
     state, _ = train(CONFIG, length, lambda step: seconds)
     minutes = state.plan.minutes_for(num_steps, state.elapsed_seconds / state.position.step)
     state, _ = train(CONFIG.model_copy(update={"max_minutes": minutes}), length, lambda step: seconds, last_step=20)
-    assert num_steps <= state.plan.num_steps + 1 <= 1.05 * num_steps + 60 / seconds + 2
+    assert num_steps <= state.plan.num_steps + 1 <= 1.2 * num_steps + 60 / seconds + 2
 
 
 def test_more_minutes_for_a_finished_run_make_a_new_plan():
