@@ -134,8 +134,8 @@ def tune(
 ) -> dict[str, Any]:
     """Try all settings and choose one; returns what `mt tune-decoding --json` prints.
 
-    See `choose` for `margin`. After `max_seconds`, the choice is among the settings that were tried until
-    then (`num_settings` counts all). Raises OutOfTimeError if not even one was.
+    See `choose` for `margin`. After `max_seconds`, the choice is among the settings that were tried until then
+    (`num_settings` counts all). Raises OutOfTimeError if not even one was.
     """
     trials: dict[Trial, list[str]] = {}
     started_at, limit = time.monotonic(), max_seconds if max_seconds < inf else None
