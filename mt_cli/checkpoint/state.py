@@ -17,6 +17,8 @@ from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.training.plan import Plan, Position
 
 Count = Annotated[int, Field(ge=0, lt=10**15)]
+PLAN_USED_UP = "the plan for max_minutes"
+"""Reason to stop if all planned updates are made long before the minutes are over."""
 
 
 class UnloggedStep(NamedTuple):
@@ -207,7 +209,11 @@ class RunState:
             "max_minutes": is_late,
             "patience": config.patience is not None and self.num_validations_without_better >= config.patience,
         }
-        return next((f"{name} {getattr(config, name)}" for name, is_reached in reached.items() if is_reached), None)
+        name = next((name for name, is_reached in reached.items() if is_reached), None)
+        if name is None:
+            return None
+        is_early = name == "max_minutes" and plan is not None and plan.is_unused(self.elapsed_seconds)
+        return f"{PLAN_USED_UP if is_early else name} {getattr(config, name)}"
 
 
 _READER = TypeAdapter(RunState)

@@ -20,9 +20,10 @@ class TrainingConfig(Section):
     max_epochs: Changeable[int | None] = Field(default=10, ge=1)
     """Maximum number of epochs; the default is `null` if `max_steps` or `max_minutes` is set."""
     max_minutes: Changeable[float | None] = Field(default=None, ge=1e-9, le=1_000_000_000)
-    """Time for updates, validations, tuning of the search and scores. After 20 updates, `mt train` says how many fit;
-    warm-up, schedule and validations follow. If scores need more than half of it, the run takes longer: use fewer pairs
-    in `valid` and `test`."""
+    """Time for updates, validations, tuning of the search and scores; tuning and scores of an earlier end do not count.
+    After 20 updates, `mt train` says how many fit; warm-up, schedule and validations follow. More are made if the
+    machine is faster later. If scores need more than half of it, the run takes longer: use fewer pairs in `valid` and
+    `test`."""
     patience: Changeable[int | None] = Field(default=None, ge=1)
     """Stop early: after this number of validations without a better `best_metric`; the warm-up does not count."""
     best_metric: Changeable[Literal["auto", "bleu", "chrf", "loss"]] = "auto"

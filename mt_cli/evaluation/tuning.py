@@ -19,6 +19,7 @@ from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.data.prepare import Data
 from mt_cli.errors import InputError
 from mt_cli.evaluation.evaluate import translations_of
+from mt_cli.evaluation.learning import LONGEST, length_ratio
 from mt_cli.evaluation.scores import METRICS, Score, Scorer, score_directions, scorer_of
 from mt_cli.runtime.console import Progress, clock, say
 from mt_cli.runtime.files import write_text
@@ -100,13 +101,8 @@ class TuningSet:
         texts, score = (hypotheses, self.references), partial(Scorer.score, names=[self.metric])
         return score_directions(self.scorer, self.languages, texts, score)[0][self.metric]
 
-    def length_ratio(self, hypotheses: Sequence[str]) -> float:
-        """Characters of translations divided by characters of the references; as in chrF, spaces do not count."""
-        lengths = [sum(len(word) for text in texts for word in text.split()) for texts in (hypotheses, self.references)]
-        return round(lengths[0] / max(1, lengths[1]), 2)
 
-
-def choose(trials: Sequence[Trial], margin: float, longest: float = inf) -> Trial:
+def choose(trials: Sequence[Trial], margin: float, longest: float = LONGEST) -> Trial:
     """The trial with the smallest beam whose score is at most `margin` below the best score.
 
     Among the settings of this beam size within the margin, the setting with the most default values is chosen, then the
@@ -134,13 +130,12 @@ def tune(
     compared: TuningSet,
     settings: Sequence[DecodingConfig],
     margin: float,
-    longest: float = inf,
     max_seconds: float = inf,
 ) -> dict[str, Any]:
     """Try all settings and choose one; returns what `mt tune-decoding --json` prints.
 
-    See `choose` for `margin` and `longest`. After `max_seconds`, the choice is among the settings that were tried until
-    then (`num_settings` counts all). Raises OutOfTimeError if not even one was.
+    See `choose` for `margin`. After `max_seconds`, the choice is among the settings that were tried until then
+    (`num_settings` counts all). Raises OutOfTimeError if not even one was.
     """
     trials: dict[Trial, list[str]] = {}
     started_at, limit = time.monotonic(), max_seconds if max_seconds < inf else None
@@ -162,9 +157,9 @@ def tune(
             seconds, score = round(time.monotonic() - before, 3), compared.score(texts).score
             progress.show(beam=f"{decoding.beam_size}", score=f"{score:.2f}")
             setting = decoding.beam_size, decoding.length_penalty
-            trial = Trial(*setting, score, compared.length_ratio(texts), seconds, decoding.no_repeat_ngram)
+            trial = Trial(*setting, score, length_ratio(texts, compared.references), seconds, decoding.no_repeat_ngram)
             trials[trial] = texts
-    chosen = choose(list(trials), margin, longest)
+    chosen = choose(list(trials), margin)
     hypotheses, metric = trials[chosen], compared.metric
     interval = compared.scorer.score_with_confidence(hypotheses, compared.references, [metric])[metric]
     return {
@@ -197,10 +192,16 @@ def write_choice(directory: RunDirectory, config: Config, chosen: Mapping[str, A
     return [f"{directory.config_path}: {key} was {old}, now {new}" for key, (old, new) in changed.items()]
 
 
-def format_tuning(result: Mapping[str, Any], longest: float = inf) -> str:
+def format_tuning(result: Mapping[str, Any]) -> str:
     """The settings with their scores as a table, and the choice, for people, several lines."""
     chosen, names = result["chosen"], ("beam_size", "length_penalty", "no_repeat_ngram")
     choice = ", ".join(f"{name} {chosen[name]:g}" for name in names if chosen[name] is not None)
+    num_long = sum(trial["length_ratio"] > LONGEST for trial in result["trials"])
+    why = f"the smallest beam within {result['margin']:g} of the best score"
+    if num_long == len(result["trials"]):
+        why = f"all are more than {LONGEST:g} times as long as their references, so defaults are kept"
+    elif num_long:
+        why += f", without translations more than {LONGEST:g} times as long as their references (too long)"
     return "\n".join(
         [
             f"{METRICS[result['metric']]} of {result['num_sentences']:,} sentences of {result['split']}  "
@@ -209,10 +210,10 @@ def format_tuning(result: Mapping[str, Any], longest: float = inf) -> str:
             *(
                 f"{trial['beam_size']:>4}{trial['no_repeat_ngram'] or 'off':>17}{trial['length_penalty']:>16g}"
                 f"{trial['score']:>8.2f}{trial['length_ratio']:>8.2f}{trial['seconds']:>9.1f}"
-                f"{'  too long' if trial['length_ratio'] > longest else ''}"
+                f"{'  too long' if trial['length_ratio'] > LONGEST else ''}"
                 for trial in result["trials"]
             ),
-            f"Chosen: {choice}: the smallest beam within {result['margin']:g} of the best score.",
+            f"Chosen: {choice}: {why}.",
             f"The 95 % confidence interval of its score is ± {result['confidence_95']:.2f}.",
         ]
     )
@@ -223,13 +224,11 @@ class Limits:
     """Settings that are tried at the end of training, and limits on text and time.
 
     Smaller gains than the margins may be losses on the test set: captions gained 0.12 BLEU on `valid` and lost 0.35 on
-    the test set. chrF varies less than BLEU, but keeps rising even if translations are far too long (docs/recipes.md).
+    the test set. chrF varies less than BLEU.
     """
 
     penalties: tuple[float, ...] = (1.0, 1.5, 2.0, 3.0, 4.0)
     no_repeat_ngrams: tuple[int | None, ...] = (None, 3)
-    longest: float = 1.25
-    """Largest length ratio of translations to references."""
     margin: float = 0.5
     margin_of_chrf: float = 0.25
     fewest_pairs: int = 100
@@ -283,10 +282,10 @@ def tune_at_end(
     margin = limits.margin_of_chrf if compared.metric == "chrf" else limits.margin
     translator = Translator.load(directory.path, device, precision)
     try:
-        result = tune(translator, compared, settings, margin, limits.longest, seconds)
+        result = tune(translator, compared, settings, margin, seconds)
     except OutOfTimeError:
         return say(f"note: this time was too short to try one setting; the search is not tuned; now: {later}")
     if (num_tried := len(result["trials"])) < len(settings):
         say(f"note: only {num_tried} of {len(settings)} settings were tried in this time; with more time: {later}")
-    say(format_tuning(result | {"split": "valid"}, limits.longest))
+    say(format_tuning(result | {"split": "valid"}))
     write_choice(directory, config, result["chosen"])

@@ -95,9 +95,11 @@ def _expected(run: Run, ending: Ending, scores: SplitScores) -> dict[str, Any]:
         if writes_spaces(run.config.corpus.target):
             expected, of_all = forecast(facts, state.position.step * length.step_tokens), forecast(facts)
     if num_planned:
-        by_time = math.ceil(state.elapsed_seconds / 60 * num_planned / max(1, state.position.step))
-        minutes = plan.minutes_for(num_planned) if plan else by_time
+        per_step = state.elapsed_seconds / max(1, state.position.step)
+        by_time = math.ceil(num_planned * per_step / 60)
+        minutes = plan.minutes_for(num_planned, per_step) if plan else by_time
     metric = of_all.metric if of_all else "chrf"
+    is_limited = ending.stopped_because.startswith("max_steps")
     return {
         "metric": metric,
         "score": round(scores.scores[metric].score, 2),
@@ -106,5 +108,6 @@ def _expected(run: Run, ending: Ending, scores: SplitScores) -> dict[str, Any]:
         "num_steps": state.position.step,
         "num_planned": num_planned,
         "minutes_for_all": minutes,
+        "continue_with": f"max_steps={num_planned}" if is_limited else f"max_minutes={minutes}",
         "is_cut": not ending.stopped_because.startswith("patience"),
     }

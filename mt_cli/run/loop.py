@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import asdict
 
-from mt_cli.checkpoint.state import RunState
+from mt_cli.checkpoint.state import PLAN_USED_UP, RunState
 from mt_cli.corpus.source_rows import names_of
 from mt_cli.errors import RunInterruptedError
 from mt_cli.run.log import Records, TrainingLog
@@ -24,7 +24,7 @@ from mt_cli.run.validation import Validation
 from mt_cli.runtime.console import Progress, clock, say, say_examples
 from mt_cli.runtime.devices import release_memory
 from mt_cli.runtime.signals import Signals
-from mt_cli.training.plan import advanced, planned_rate
+from mt_cli.training.plan import Plan, advanced, planned_rate
 from mt_cli.training.steps import StepReport, optimization_steps
 from mt_cli.training.update import build_update
 
@@ -93,15 +93,19 @@ class TrainingLoop:
             if self._is_save_due():
                 self.save()
             if self._state.is_validation_due(self._config) and not self._signals.is_stop_requested:
+                self._drain()
+                started_at = time.monotonic()
                 self.validate()
                 self.select_pairs()
+                if not self._state.reason_to_stop(self._config):  # The last validation counts as a part of the end.
+                    self._count_pause(time.monotonic() - started_at)
                 self.save()
             if self._signals.is_stop_requested:
                 self.save()
                 raise RunInterruptedError(f"interrupted at step {report.step}; the same command resumes from there")
             self._make_round()
             if reason := self._state.reason_to_stop(self._config):
-                self._note_on_lost_steps(reason)
+                self._note_on_time(reason)
                 note_unselected(self._setup.run.config, self._state)
                 self.save()
                 self.validate()
@@ -122,18 +126,32 @@ class TrainingLoop:
                 if self._setup.average is not None:
                     self._setup.average.update(report.step)
                 state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
-                if training.max_minutes is not None and state.plan_for(training) is None:
+                plan, step = state.plan_for(training), state.position.step
+                if training.max_minutes is not None and (plan is None or plan.is_checked_at(step)):
                     self._drain()
                     state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
-                    position = state.position.step, state.position.num_target_tokens
+                    position = step, state.position.num_target_tokens
                     state.plan = advanced(state.plan, training, length, position, state.elapsed_seconds)
-                    if plan := state.plan_for(training):
-                        self._bar.expect(plan.last_step(length))
-                        say(plan.describe(length))
+                    self._say_plan(plan)
                 yield report
                 state.elapsed_seconds = self._signals.synchronize(time.monotonic() - started_at)
                 if self._has_new_pairs:
                     break
+
+    def _count_pause(self, seconds: float) -> None:
+        """Count time without updates."""
+        state, before = self._state, self._state.elapsed_seconds
+        state.elapsed_seconds = self._signals.synchronize(before + seconds)
+        if state.plan is not None:
+            state.plan = state.plan.paused(state.elapsed_seconds - before)
+
+    def _say_plan(self, before: Plan | None) -> None:
+        """Say the plan if it is new or has more updates than before."""
+        plan, length = self._state.plan_for(self._config), self._setup.length
+        if plan is not None and (before is None or plan.num_steps > before.num_steps):
+            self._bar.expect(plan.last_step(length))
+            faster = f"The machine has become faster. {plan.describe_updates(length)}"
+            say(faster if before else plan.describe(length))
 
     def _make_round(self) -> None:
         """Make a round if one is due, save it, and go on with its pairs in a new epoch.
@@ -158,7 +176,7 @@ class TrainingLoop:
         if state.selected is not None:
             state.selected = state.selected._replace(epoch=position.epoch, pool=0)
         seconds = time.monotonic() - started_at
-        state.elapsed_seconds = self._signals.synchronize(state.elapsed_seconds + seconds)
+        self._count_pause(seconds)
         for part in parts:
             say(f"step {position.step:>6,}  round {part.number}  {part.describe()}; {clock(seconds)} in all")
             say_examples(("translation", "line"), part.examples)
@@ -175,11 +193,17 @@ class TrainingLoop:
         self._signals.synchronize(0.0)
         return self._signals.is_stop_requested
 
-    def _note_on_lost_steps(self, reason: str) -> None:
-        """Say so if the time ends before the planned updates are made."""
+    def _note_on_time(self, reason: str) -> None:
+        """Say so if the time ends before the planned updates are made, or long after them."""
         plan, step = self._state.plan_for(self._config), self._state.position.step
         if plan and reason.startswith("max_minutes") and step < plan.last_step(self._setup.length):
             say(f"note: the time is up after {step:,} of {plan.num_steps:,} updates: the machine has become slower")
+        elif plan and reason.startswith(PLAN_USED_UP):
+            left = clock(plan.training_seconds - self._state.elapsed_seconds)
+            say(
+                f"note: all planned updates are made, and {left} are left, because the machine has become faster; the "
+                "same command with a larger training.max_minutes uses this time"
+            )
 
     def _is_save_due(self) -> bool:
         """True if a signal requested a save, or `save_every_minutes` have passed; all processes get the same answer."""

@@ -68,7 +68,7 @@ def format_summary(report: Report, path: Path, needs_tag: bool = False) -> str:
     return "\n".join(
         [
             f"\nStopped by {report.stopped_because} after {report.num_steps:,} steps, "
-            f"{report.num_target_tokens:,} target tokens and {clock(report.elapsed_seconds)}; "
+            f"{report.num_target_tokens:,} target tokens and {clock(report.elapsed_seconds)} of training; "
             f"best step {report.best_step:,}.",
             *notes_on_training(report),
             *map(format_scores, (report, *report.extra_tests.values())),

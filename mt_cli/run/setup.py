@@ -219,16 +219,16 @@ def describe_training(setup: Setup, cache: Cache) -> list[str]:
         f"  vocabulary  {entries} ({config.tokenizer.algorithm})",
         f"  model       {setup.num_parameters:,} parameters{frozen}",
         f"  exports to  {describe_destinations(config)}",
-        f"  steps       {_describe_steps(setup.length)}",
+        f"  steps       {_describe_steps(setup.length, config.training.max_minutes)}",
         f"  watch       tensorboard --logdir {setup.run.directory.path.parent}",
         f"  device      {_describe_device(setup)}",
         *([f"  computes    {describe_computing(setup)}"] if setup.run.device.type == "cuda" else []),
     ]
 
 
-def _describe_steps(length: Length) -> str:
+def _describe_steps(length: Length, max_minutes: float | None) -> str:
     steps = f"{length.steps_per_epoch:,} an epoch" if length.steps_per_epoch else "as many an epoch as the stream gives"
-    limit = f", about {length.num_steps:,} in all" if length.num_steps else ""
+    limit = f", about {length.num_steps:,} in all" if length.num_steps and max_minutes is None else ""
     return f"{steps}{limit}; {length.step_tokens:,} tokens each at most"
 
 

@@ -1,8 +1,9 @@
 """Position of a run, and its plan with `max_minutes`, by which the first updates measure the machine.
 
-The schedule follows from the time left. The plan is saved with the state and made once, so a resumed run follows the
-same schedule. With 350 updates from English to Hausa (one seed), chrF is 18.4; with a warm-up of 400 updates, 17.1;
-with a schedule of 5,450 updates that is cut, 16.7.
+The schedule follows from the time left. After each quarter of the updates left, until two thirds are made, the plan
+gets more if the machine has become faster. It is saved with the state, so a resumed run follows the same schedule. With
+350 updates from English to Hausa (one seed), chrF is 18.4; with a warm-up of 400 updates, 17.1; with a schedule of
+5,450 updates that is cut, 16.7.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ _SHARE_TO_SPARE = 0.05
 _COST_OF_GREEDY, _COST_OF_SEARCH = 4.0, 8.0
 """Time per target token of a reference, in tokens of training: greedy search in validations, the search at the end."""
 _MIN_VALIDATIONS = 4
+_LAST_CHECK = 2 / 3
+"""Share of the updates after which a plan stays as it is, because the learning rate is low."""
+_WORTH_REVISING, _WORTH_USING = 0.1, 0.2
+"""Share of the updates by which more must fit before a plan gets more; share of the minutes that should not be left."""
 SHARE_OF_ROUNDS = 0.2
 """Time for translating text of one language in rounds, by the time of the updates until the next round."""
 FIRST_ROUND = 0.4
@@ -100,7 +105,7 @@ class Plan:
     """`max_minutes` that the plan is for."""
     from_step: int
     from_seconds: float
-    """Step and time at which the measurement began."""
+    """Step and time at which the newest measurement began."""
     num_steps: int = 0
     warmup_steps: int = 0
     validate_every_steps: int | None = None
@@ -112,6 +117,8 @@ class Plan:
     seconds_per_step: float = 0.0
     seconds_per_searched_token: float = 0.0
     """Time of the search at the end, by target tokens of the references."""
+    largest_rate: float | None = None
+    """Learning rate at which the plan got more updates: it does not rise again."""
 
     @property
     def is_complete(self) -> bool:
@@ -122,28 +129,47 @@ class Plan:
         """Last update that the time or the config allows."""
         return min(self.num_steps, length.num_steps or self.num_steps)
 
-    def describe(self, length: Length) -> str:
-        """The plan in one line, for people."""
-        over = self.training_seconds + self.closing_seconds - 60 * self.minutes
-        scores = f"{clock(over)} more for the scores" if over > 1 else f"{clock(self.closing_seconds)} for the scores"
-        if over < -1:
-            scores += f" and {clock(-over)} for tuning the search"
-        minutes = f"{self.minutes:g} minutes, {scores}{' included' * (over <= 1)}"
-        updates = f"{minutes}: about {self.num_steps:,} updates"
-        if self.validate_every_steps:
-            updates += f" (a validation every {self.validate_every_steps:,})"
-        if length.num_steps is None:
-            return updates
-        if self.num_steps >= length.num_steps:
-            return f"{minutes}: enough for all {length.num_steps:,} updates"
-        expected = "; expect little" if self.num_steps < _LITTLE * length.num_steps else ""
-        of_all = f"of {length.num_steps:,} that this text deserves{expected}"
-        return f"{updates} {of_all}; {self.minutes_for(length.num_steps):,} minutes for all"
+    def is_checked_at(self, step: int) -> bool:
+        """True if the machine is measured again after this update, to see whether many more updates fit."""
+        interval = max(_NUM_STEPS, (self.num_steps - self.from_step) // 4)
+        return step >= self.from_step + interval and step <= _LAST_CHECK * self.num_steps
 
-    def minutes_for(self, num_steps: int) -> int:
-        """Minutes with which a plan would have some updates."""
-        share = 1 - _SHARE_OF_VALIDATIONS - _SHARE_OF_TUNING
-        return math.ceil((num_steps * self.seconds_per_step / share + self.closing_seconds) / 60)
+    def is_unused(self, seconds: float) -> bool:
+        """True if a large part of the minutes would be left if training ended after so many seconds."""
+        return self.training_seconds - seconds >= _WORTH_USING * 60 * self.minutes
+
+    def paused(self, seconds: float) -> Plan:
+        """The plan after a pause of the updates, which does not count when the machine is measured again."""
+        return replace(self, from_seconds=self.from_seconds + seconds)
+
+    def describe(self, length: Length) -> str:
+        """Time and updates of the plan in one line, for people."""
+        scores = self.closing_seconds
+        tuning = 60 * self.minutes - self.training_seconds - scores  # Negative if the scores end after the minutes.
+        time = f"{clock(self.training_seconds)} for updates and validations, {clock(scores)} for scores"
+        time += f", {clock(tuning)} for tuning the search" if tuning > 1 else ""
+        time = f"{self.minutes:g} minutes{f' and {clock(-tuning)} more' if tuning < -1 else ''}: {time}."
+        if scores + max(0.0, tuning) > 60 * self.minutes / 3:
+            time += " Fewer pairs in valid and test leave more for updates."
+        return f"{time} {self.describe_updates(length)}"
+
+    def describe_updates(self, length: Length) -> str:
+        """Number of updates in one sentence, for people."""
+        if length.num_steps and self.num_steps >= length.num_steps:
+            return f"Enough for all {length.num_steps:,} updates."
+        of_all = f" of {length.num_steps:,}" if length.num_steps else ""
+        every = f", a validation every {self.validate_every_steps:,}" if self.validate_every_steps else ""
+        updates = f"About {self.num_steps:,}{of_all} updates{every}"
+        if not length.num_steps:
+            return f"{updates}."
+        little = "expect little; " if self.num_steps < _LITTLE * length.num_steps else ""
+        return f"{updates}: {little}all take about {self.minutes_for(length.num_steps):,} minutes."
+
+    def minutes_for(self, num_steps: int, seconds_per_step: float | None = None) -> int:
+        """Minutes with which a plan has so many updates; the time per update is measured with its validations."""
+        per_step = seconds_per_step or self.seconds_per_step / (1 - _SHARE_OF_VALIDATIONS)
+        end = num_steps * per_step / (1 - _SHARE_TO_SPARE)
+        return math.ceil(min((end + self.closing_seconds) / (1 - _SHARE_OF_TUNING), 2 * end) / 60)
 
 
 def advanced(
@@ -151,16 +177,24 @@ def advanced(
 ) -> Plan | None:
     """Plan after an update; `position` has the number of updates and of target tokens so far, `seconds` the time used.
 
-    None without `max_minutes` and during the first updates. If `max_minutes` has changed, the machine is measured anew.
+    It gets more updates where it is checked, if the machine is faster. None without `max_minutes` and during the first
+    updates. If `max_minutes` has changed, the machine is measured anew.
     """
     step, _ = position
     if config.max_minutes is None:
         return None
     if plan is None or plan.minutes != config.max_minutes:
         return Plan(config.max_minutes, step, seconds) if step >= _FIRST_STEP else None
-    if plan.is_complete or step < plan.from_step + _NUM_STEPS:
+    if not plan.is_complete:
+        return _complete(plan, config, length, position, seconds) if step >= plan.from_step + _NUM_STEPS else plan
+    if not plan.is_checked_at(step):
         return plan
-    return _complete(plan, config, length, position, seconds)
+    longer = _complete(plan, config, length, position, seconds)
+    is_enough = length.num_steps is not None and plan.num_steps >= length.num_steps
+    if is_enough or longer.num_steps < (1 + _WORTH_REVISING) * plan.num_steps:
+        return replace(plan, from_step=step, from_seconds=seconds)
+    rate = planned_rate(config, step, length, plan, seconds)
+    return replace(longer, warmup_steps=plan.warmup_steps, largest_rate=rate)
 
 
 def _complete(plan: Plan, config: TrainingConfig, length: Length, position: tuple[int, int], seconds: float) -> Plan:
@@ -180,6 +214,8 @@ def _complete(plan: Plan, config: TrainingConfig, length: Length, position: tupl
     num_steps = step + max(1, int((left - (number - 1) * per_validation) / per_step))
     return replace(
         plan,
+        from_step=step,
+        from_seconds=seconds,
         num_steps=num_steps,
         warmup_steps=min(config.warmup_steps, int(_SHARE_OF_WARMUP * num_steps)),
         validate_every_steps=None if every and number == planned else math.ceil(num_steps / number),
@@ -198,7 +234,7 @@ def planned_rate(config: TrainingConfig, step: int, length: Length, plan: Plan |
     if plan is None or not plan.is_complete:
         return learning_rate(config, step, length.num_steps)
     warmed_up = config.model_copy(update={"warmup_steps": plan.warmup_steps})
-    rate = learning_rate(warmed_up, step, plan.last_step(length))
+    rate = min(learning_rate(warmed_up, step, plan.last_step(length)), plan.largest_rate or math.inf)
     if config.schedule not in ("linear", "cosine"):
         return rate
     left = (plan.training_seconds - elapsed_seconds) / (0.1 * plan.training_seconds)

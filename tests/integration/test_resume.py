@@ -14,7 +14,7 @@ from run_content import assert_equal_tensors, checkpoint_content, metrics_of, re
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.loading import load_config
-from mt_cli.run import averages, finish, setup
+from mt_cli.run import averages, finish, loop, setup
 from mt_cli.run.log import TrainingLog
 from mt_cli.run.validation import Validator
 from mt_cli.training.gradients import GradientAccumulator
@@ -104,25 +104,26 @@ def test_a_stopped_run_equals_an_unstopped_one(train, begin, assert_same_run, tm
 
 @pytest.fixture
 def slow_steps(monkeypatch):
-    """A clock of training that advances by half a second with each step, and by nothing else."""
-    accumulate, seconds = GradientAccumulator.accumulate, [0.0]
+    """A clock of training that advances with each step, from step 25 half as much as before, and by nothing else."""
+    planned_rate, seconds = loop.planned_rate, [0.0]
 
-    def tick(self, *batches):
-        seconds[0] += 0.5
-        return accumulate(self, *batches)
+    def tick(config, step, *others):
+        seconds[0] += 0.5 if step < 25 else 0.25
+        return planned_rate(config, step, *others)
 
-    monkeypatch.setattr(GradientAccumulator, "accumulate", tick)
+    monkeypatch.setattr(loop, "planned_rate", tick)
     monkeypatch.setattr("mt_cli.run.loop.time", SimpleNamespace(monotonic=lambda: seconds[0]))
 
 
 @pytest.mark.usefixtures("slow_steps")
-@pytest.mark.parametrize("stops", [(15,), pytest.param((1, 7, 10, 20, 23), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stops", [(15,), pytest.param((1, 7, 10, 20, 23, 31), marks=pytest.mark.slow)])
 def test_a_run_fitted_to_the_clock_ends_at_zero(train, assert_same_run, tmp_path, monkeypatch, stops):
     options = {"schedule": "linear", "max_epochs": "null", "log_every_steps": 1, "validate_every_steps": 8}
     options |= {"max_minutes": 30 / 60, "warmup_steps": 10}
-    assert "Stopped by max_minutes" in train("whole", **options)[2]
+    error = train("whole", **options)[2]
+    assert "Stopped by max_minutes" in error and "The machine has become faster" in error
     rates = [row["train/learning_rate"] for row in rows_of(tmp_path / "runs/whole") if "train/loss" in row]
-    assert 20 < len(rates) < 60
+    assert 60 < len(rates) < 110
     assert max(rates) == rates[9] and rates[9:] == sorted(rates[9:], reverse=True) and rates[-1] == 0
     for step in stops:
         act_at(monkeypatch, step, send(signal.SIGTERM))

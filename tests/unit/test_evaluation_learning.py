@@ -55,6 +55,15 @@ def test_most_helps_what_the_run_lacked(num_steps, helps):
     assert "what helps most" not in learning(REFERENCES, **run | {"score": 99.0}).describe()
 
 
+def test_a_run_that_was_cut_names_length_and_time_though_its_score_is_as_expected():
+    longer = [f"{text} {text}" for text in REFERENCES]
+    run = {"num_steps": 1_368, "num_planned": 4_410, "minutes_for_all": 190, "continue_with": "max_minutes=190"}
+    run |= {"expected": (16.0, 36.0), "expected_of_all": (20.0, 44.0), "score": 26.3}
+    *_, length, time = learning(longer, **run).describe().split("; ")
+    assert length == "translations are 2.0 times as long as their references"
+    assert "about 190 minutes" in time and "--set training.max_minutes=190" in time
+
+
 def test_a_score_is_compared_with_what_is_expected_of_its_metric(monkeypatch):
     """Also if so few updates were made that nothing is expected of them."""
     monkeypatch.setattr(finish, "find_facts", lambda *_: None)

@@ -44,6 +44,15 @@ def test_translations_that_are_too_long_are_not_chosen():
     assert choose(trials, 0.0, 1.25) == trials[0], "nothing is changed"
 
 
+def test_the_choice_says_what_was_too_long():
+    chosen = {"beam_size": 4, "length_penalty": 1.0, "no_repeat_ngram": None}
+    result = {"metric": "chrf", "num_sentences": 9, "split": "valid", "signature": "", "margin": 1, "confidence_95": 1}
+    for ratios, said in (((0.9, 1.1), "best score."), ((0.9, 1.2), "(too long)."), ((1.2, 1.3), "defaults are kept.")):
+        trials = [vars(Trial(4, 1.0, 20.0, ratio, 1.0)) for ratio in ratios]
+        text = tuning.format_tuning(result | {"trials": trials, "chosen": chosen})
+        assert next(line for line in text.splitlines() if line.startswith("Chosen")).endswith(said)
+
+
 def test_a_limit_of_repetitions_must_be_better():
     plain = trials_of({(2, 1.0): 7, (2, 2.0): 8})
     ngrams = [replace(each, no_repeat_ngram=3, score=each.score + 0.05) for each in plain]

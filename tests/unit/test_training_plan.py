@@ -47,12 +47,41 @@ def test_a_machine_that_becomes_slower_ends_with_a_low_rate_in_time(factor):
     assert rates[-1] <= 0.5 * factor / (0.1 * state.plan.training_seconds) + 1e-9
 
 
-def test_a_run_that_stops_anywhere_keeps_its_plan():
-    whole = train(CONFIG, LENGTH, lambda step: 0.1)
-    for stop in (5, 10, 15, 20, 21, 200):
-        state, before = train(CONFIG, LENGTH, lambda step: 0.1, last_step=stop)
-        state, after = train(CONFIG, LENGTH, lambda step: 0.1, RunState.from_state(vars(state)))
-        assert (state, before + after) == whole
+@given(st.integers(20, 40), st.floats(1.0, 4.0), st.sampled_from(["linear", "cosine", "inverse_sqrt"]))
+def test_a_machine_that_becomes_faster_early_uses_its_time(step_of_change, factor, schedule):
+    config, length = CONFIG.model_copy(update={"schedule": schedule}), Length(None, None, 4_096, 1_000, 1_000)
+    state, rates = train(config, length, lambda step: 0.3 if step <= step_of_change else 0.3 / factor)
+    assert state.elapsed_seconds >= 0.75 * state.plan.training_seconds
+    assert state.reason_to_stop(config) == "max_minutes 1.0"
+    peak = rates.index(max(rates))
+    assert all(later <= earlier for earlier, later in itertools.pairwise(rates[peak:]))
+    assert schedule == "inverse_sqrt" or rates[-1] == pytest.approx(0, abs=1e-12)
+
+
+def test_a_plan_that_is_used_up_early_is_named():
+    state, _ = train(CONFIG, Length(None, None, 4_096, 0, 0), lambda step: 0.3 if step <= 130 else 0.05)
+    assert state.position.step == state.plan.num_steps
+    assert state.reason_to_stop(CONFIG) == "the plan for max_minutes 1.0"
+
+
+@given(st.integers(1, 220), st.integers(20, 80), st.floats(0.2, 5.0))
+def test_a_run_that_stops_anywhere_keeps_its_plan(stop, step_of_change, factor):
+    def seconds_of(step):
+        return 0.25 if step <= step_of_change else 0.25 / factor
+
+    whole = train(CONFIG, LENGTH, seconds_of)
+    state, before = train(CONFIG, LENGTH, seconds_of, last_step=stop)
+    state, after = train(CONFIG, LENGTH, seconds_of, RunState.from_state(vars(state)))
+    assert (state, before + after) == whole
+
+
+@given(st.integers(200, 20_000), st.floats(0.05, 2.0), st.integers(0, 10_000))
+def test_the_minutes_for_some_updates_are_enough_and_hardly_more(num_steps, seconds, num_scored):
+    length = Length(None, None, 4_096, 0, num_scored)
+    state, _ = train(CONFIG, length, lambda step: seconds)
+    minutes = state.plan.minutes_for(num_steps, state.elapsed_seconds / state.position.step)
+    state, _ = train(CONFIG.model_copy(update={"max_minutes": minutes}), length, lambda step: seconds, last_step=20)
+    assert num_steps <= state.plan.num_steps + 1 <= 1.2 * num_steps + 60 / seconds + 2
 
 
 def test_more_minutes_for_a_finished_run_make_a_new_plan():
