@@ -76,6 +76,11 @@ class Finding:
         lines = f", lines {self.first:,} to {self.last:,}" if self.kind == "stretch" else ""
         return f"{self.corpus}: {self.part}{lines}: {self.text}"
 
+    @property
+    def with_repair(self) -> str:
+        """The finding as text; for a problem, with the command that repairs it."""
+        return str(self) if self.is_note else f"{self}; mt data check --write-clean repairs the text"
+
     def __str__(self) -> str:
         return f"{'note: ' if self.is_note else 'PROBLEM in '}{self.message}"
 

@@ -214,7 +214,7 @@ def describe_training(setup: Setup, cache: Cache) -> list[str]:
     problems = [problem for problem in find_problems(data.corpora, config, cache) if problem.kind != "text"]
     return [
         f"{config.name}: {', '.join(directions)}, into {setup.run.directory.path}",
-        *(f"  {line}" for line in [*describe_data(data, config), *map(str, problems)]),
+        *(f"  {line}" for line in [*describe_data(data, config), *(problem.with_repair for problem in problems)]),
         *(setup.rounds.describe() if setup.rounds else []),
         f"  vocabulary  {entries} ({config.tokenizer.algorithm})",
         f"  model       {setup.num_parameters:,} parameters{frozen}",

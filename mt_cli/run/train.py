@@ -37,7 +37,7 @@ def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE)
     say(format_summary(report, directory.path, tagging.is_required and tagging.default is None))
     for problem in problems:
         if not problem.is_note:
-            say(f"{problem}; mt data check --write-clean repairs the text")
+            say(problem.with_repair)
     return report
 
 
