@@ -127,6 +127,7 @@ def test_an_edit_outlives_a_full_disk_and_a_missing_key(page, path, tmp_path):
             page.press("Enter", has_control=True)
             page.wait_until(f"{STATUS}.includes('cannot be stored')")
         assert len(saved(path)) == 1 and page.evaluate(STATES) == [CHANGED, UNCHANGED]
+        page.wait_until(f"document.activeElement === {FIELDS}[0] && !{FIELDS}[0].readOnly")
         page.intercept("v1/corrections", lambda request: (403, {"error": "the key is not valid"}, {}))
         page.press("Enter", has_control=True)
         page.wait_until(f"{STATUS}.includes('not valid')")
