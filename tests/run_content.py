@@ -57,20 +57,19 @@ def report_of(run):
     return json.loads((run / "report.json").read_text(encoding="utf-8"))
 
 
-def _time_and_number(path):
-    parts = path.name.split(".")
-    return int(parts[3]), int(parts[-1])
+def _begun_at(path):
+    """Time of the first event; names have whole seconds, in which several processes may begin."""
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    return next((event.wall_time for event in EventFileLoader(str(path)).Load()), 0.0)
 
 
 def points_of(run):
-    """All points that TensorBoard shows for a run.
-
-    Files are read as they were begun: names of one second and process end with a number, and 10 comes before 9.
-    """
+    """All points that TensorBoard shows for a run, whose files are read as they were begun."""
     from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
     with tempfile.TemporaryDirectory() as folder:
-        for place, path in enumerate(sorted(run.glob("events.*"), key=_time_and_number)):
+        for place, path in enumerate(sorted(run.glob("events.*"), key=_begun_at)):
             (Path(folder) / f"events.out.tfevents.{place:04}").symlink_to(path.absolute())
         board = EventAccumulator(folder, size_guidance={"tensors": 0}).Reload()
     tags = [tag for tag in board.Tags()["tensors"] if not _varies(tag)]

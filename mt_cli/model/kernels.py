@@ -58,13 +58,27 @@ def drop(x: Tensor, rate: float) -> Tensor:
         return x
     if not is_cpu(x):
         return F.dropout(x, rate)
+    keep, scale = _keep_mask(x, rate)
+    return x * keep.mul_(scale)
+
+
+def add_dropped(x: Tensor, y: Tensor, rate: float) -> Tensor:
+    """`x + drop(y, rate)`, in one pass."""
+    if rate == 0.0 or not is_cpu(x):
+        return x + drop(y, rate)
+    keep, scale = _keep_mask(y, rate)
+    return torch.addcmul(x, y, keep, value=scale)
+
+
+def _keep_mask(x: Tensor, rate: float) -> tuple[Tensor, float]:
+    """Mask of `x`, 0 for a fraction `rate` of the elements and 1 for the others, and the scale of the kept elements."""
     dtype, levels = (torch.int8, 2**8) if 1 / 32 <= rate <= 31 / 32 else (torch.int16, 2**16)
     threshold = min(round(rate * levels), levels - 1)
     words = torch.empty((x.numel() * dtype.itemsize + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
     keep = words.view(dtype)[: x.numel()]
     # Overwrites the random bytes. With a mask of booleans, comparing and converting to bf16 take ten times as long.
     torch.ge(keep, threshold - levels // 2, out=keep)
-    return x * keep.view(x.shape).to(x.dtype).mul_(levels / (levels - threshold))
+    return keep.view(x.shape).to(x.dtype), levels / (levels - threshold)
 
 
 def take_rows(x_RK: Tensor, rows_C: Tensor, slots_R: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ from mt_cli.data.batch import Batch, Side
 from mt_cli.data.packing import PackedLayout
 from mt_cli.model.attention import Append, AttentionMaps, Memory, MultiHeadAttention, bias_of, recorded_maps
 from mt_cli.model.cache import Arena, KeyValueCache
-from mt_cli.model.kernels import drop, mark_rows
+from mt_cli.model.kernels import add_dropped, drop, mark_rows
 from mt_cli.model.packed_attention import has_row_kernels
 from mt_cli.model.positions import Embedding, Rotation
 
@@ -218,7 +218,7 @@ class Residual(nn.Module):
     def forward(self, x_ND: Tensor, sub_layer: Callable[[Tensor], Tensor]) -> Tensor:
         """NxD to NxD."""
         y_ND = sub_layer(self.norm(x_ND) if self.norm_first else x_ND)
-        sum_ND = x_ND + (drop(y_ND, self.dropout) if self.training else y_ND)
+        sum_ND = add_dropped(x_ND, y_ND, self.dropout if self.training else 0.0)
         return sum_ND if self.norm_first else self.norm(sum_ND)
 
 

@@ -3,7 +3,7 @@ import torch
 
 from mt_cli.model import attention, kernels
 from mt_cli.model.attention import attend, attention_weights, bias_of
-from mt_cli.model.kernels import drop
+from mt_cli.model.kernels import add_dropped, drop
 from mt_cli.model.transformer import causal_mask
 
 
@@ -67,3 +67,13 @@ def test_dropout_drops_its_rate_and_masks_its_gradient(rate):
     assert float(y.detach().max()) == pytest.approx(1 / (1 - rate), rel=0.02)
     assert torch.equal(x.grad, y.detach())
     assert abs((y == 0).float().mean(dim=0) - dropped).max() < 0.1
+
+
+def test_residual_dropout_is_a_sum_with_dropout():
+    x, y = torch.randn(300, 50), torch.randn(300, 50)
+    results = []
+    for function in (lambda x, y: add_dropped(x, y, 0.3), lambda x, y: x + drop(y, 0.3)):
+        torch.manual_seed(4)
+        results.append(values_and_gradients(function, x, y))
+    for one, other in zip(*results, strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
