@@ -231,8 +231,8 @@ def _sides_of_table(
         names_of_columns = [by_number.get(column, column) for column in columns]
         for column, name in zip(columns, names_of_columns, strict=True):
             if headings and name not in headings:
-                found = ", ".join(repr(truncate(heading, 40)) for heading in headings[:20])
-                raise InputError(f"{title}: no column {column} among {found}; {NAME_COLUMNS}, by name or number from 1")
+                shown = ", ".join(repr(truncate(heading, 40)) for heading in headings[:20])
+                raise InputError(f"{title}: no column {column} among {shown}; {NAME_COLUMNS}, by name or number from 1")
         by_name = [code_of.get(name) for name in names_of_columns]
         return _complete(title, given, by_name, options={"columns": list(columns)})
     columns = columns_by_role(headings)

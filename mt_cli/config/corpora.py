@@ -53,6 +53,11 @@ class AugmentConfig(Section):
         return self.upper_case + self.title_case > 0
 
 
+def patterns_of(protect: Sequence[str]) -> list[str]:
+    """Regular expressions, which are between slashes, among the values of `corpus.protect`."""
+    return [value[1:-1] for value in protect if value.startswith("/")]
+
+
 class CorpusConfig(Section):
     """Training, validation and test corpora. Each is one source or a list of sources."""
 
@@ -122,11 +127,11 @@ class CorpusConfig(Section):
 
     @without_problems
     def _patterns_are_valid(self) -> Iterator[str]:
-        for pattern in self.protect:
+        for pattern in patterns_of(self.protect):
             try:
-                regex.compile(pattern[1:-1] if pattern.startswith("/") else "")
+                regex.compile(pattern)
             except regex.error as error:
-                yield f"protect: {pattern!r:.80}: not a regular expression: {error}"
+                yield f"protect: {f'/{pattern}/'!r:.80}: not a regular expression: {error}"
 
     @without_problems
     def _mixture_is_clear(self) -> Iterator[str]:

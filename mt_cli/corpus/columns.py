@@ -81,13 +81,15 @@ def _has_role(name: str, side: int) -> bool:
 
 def _only(names: Sequence[str], sides: Sequence[Sequence[int]], wanted: Sequence[str], where: str) -> tuple[int, int]:
     """The only column of each side; raises CorpusError if there are several or none, or one for both sides."""
-    for side, found in zip(wanted, sides, strict=True):
-        if not found:
+    for side, indices in zip(wanted, sides, strict=True):
+        if not indices:
             listed = ", ".join(map(repr, names[:20])) or "nothing"
             raise ColumnError(f"{where}: no column {side!r} among {listed}")
-        if len({names[index] for index in found}) < len(found):
-            raise CorpusError(f"{where}: the column {names[found[0]]!r} occurs {len(found)} times; keep one of them")
-        if len(found) > 1 or sides[0] == sides[1]:
-            listed = ", ".join(repr(names[index]) for index in found)
+        if len({names[index] for index in indices}) < len(indices):
+            raise CorpusError(
+                f"{where}: the column {names[indices[0]]!r} occurs {len(indices)} times; keep one of them"
+            )
+        if len(indices) > 1 or sides[0] == sides[1]:
+            listed = ", ".join(repr(names[index]) for index in indices)
             raise ColumnError(f"{where}: the header names {listed} for the languages {' and '.join(wanted)}")
     return sides[0][0], sides[1][0]

@@ -15,6 +15,7 @@ from functools import cached_property
 
 import regex
 
+from mt_cli.config.corpora import patterns_of
 from mt_cli.corpus.clean_text import cleaned
 from mt_cli.corpus.rows import is_of_word
 from mt_cli.errors import InputError
@@ -216,7 +217,7 @@ class Protection:
     def of(cls, protect: Sequence[str]) -> Protection:
         """Protection by the values of `corpus.protect`: kinds, and patterns between slashes."""
         kinds = tuple(value for value in protect if value in PATTERNS)
-        return cls(kinds, tuple(value[1:-1] for value in protect if value.startswith("/")))
+        return cls(kinds, tuple(patterns_of(protect)))
 
     def __bool__(self) -> bool:
         return bool(self.kinds or self.patterns)

@@ -41,8 +41,8 @@ class TrainingPairs(Protocol):
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
         """Pools of an epoch from number `first` on: a function of the epoch alone."""
 
-    def select(self, is_kept: Mask | None, place: tuple[int, int]) -> None:
-        """Draw only pairs under a mask from a place on, an epoch and a pool; None draws all pairs everywhere."""
+    def select(self, is_kept: Mask, place: tuple[int, int]) -> None:
+        """Draw only pairs under a mask from a place on, an epoch and a pool."""
         return
 
 
@@ -105,11 +105,10 @@ class MixedPairs(TrainingPairs):
             for pool in pools:
                 yield self.pairs, order[self.first_place(pool) : self.first_place(pool + 1)]
 
-    def select(self, is_kept: Mask | None, place: tuple[int, int]) -> None:
+    def select(self, is_kept: Mask, place: tuple[int, int]) -> None:
         """See `TrainingPairs`; the mask keeps a pair of every part that has pairs, and all pairs beyond its end."""
-        if is_kept is not None:
-            is_kept = np.pad(is_kept, (0, len(self.pairs) - len(is_kept)), constant_values=True)
-        self._is_kept, self._selected_from = is_kept, place
+        self._is_kept = np.pad(is_kept, (0, len(self.pairs) - len(is_kept)), constant_values=True)
+        self._selected_from = place
 
     def first_place(self, pool: int) -> int:
         return len(self) * pool // (self.num_pools or 1)

@@ -215,12 +215,13 @@ class _Learner:
             with notices_in(trial / _LOG):
                 train_in(RunDirectory(trial), load_config(RunDirectory(trial).config_path), self._cache)
         sets = {"learned": _tagged(learned), "held out": _tagged(held_out)} | self._valid()
-        results = self._results(sets, parent)
-        record.changes = _changes(results, self._results(sets, self._load(trial)))
-        while record.fallen and record.share > _LEAST_SHARE:
+        of_parent = self._results(sets, parent)
+        while True:
+            record.changes = _changes(of_parent, self._results(sets, self._load(trial)))
+            if not record.fallen or record.share <= _LEAST_SHARE:
+                break
             say(f"{'; '.join(record.fallen)}: trying the mean of these weights and those of {self._parent.name}")
             self._halve(record)
-            record.changes = _changes(results, self._results(sets, self._load(trial)))
         record.is_accepted = not record.fallen
         if record.is_accepted and record.share < 1 and len(self._corpora["valid"]) >= FEWEST_PAIRS:
             valid, directory = self._corpora["valid"], RunDirectory(trial)

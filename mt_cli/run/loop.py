@@ -77,8 +77,7 @@ class TrainingLoop:
         scaler.load_state_dict(scaler.state_dict() | state.loss_scale)
         self._saved, self._saved_at = self._moment, state.elapsed_seconds
         self._pairs = setup.rounds.pairs(state) if setup.rounds else setup.pairs
-        if state.selected is not None:
-            follow_selection(setup, state, self._pairs)
+        follow_selection(setup, state, self._pairs)
         self._has_new_pairs = False
 
     def run(self) -> str:
@@ -184,8 +183,7 @@ class TrainingLoop:
         self.save()
         setup.run.group.on_main(rounds.remove_old)
         self._pairs, self._has_new_pairs = rounds.pairs(state), True
-        if state.selected is not None:
-            follow_selection(setup, state, self._pairs)
+        follow_selection(setup, state, self._pairs)
         release_memory()
 
     def _is_stopped(self) -> bool:

@@ -64,12 +64,13 @@ def select_pairs(setup: Setup, state: RunState) -> None:
 
 
 def follow_selection(setup: Setup, state: RunState, pairs: TrainingPairs) -> None:
-    """Draw the training pairs that a state has selected, and all synthetic ones.
+    """Draw the training pairs that a state has selected, if any, and all synthetic ones.
 
     Raises RunError if the file of the scores is missing.
     """
     selected, run = state.selected, setup.run
-    assert selected is not None
+    if selected is None:
+        return
     scores = run.group.from_main(lambda: read_scores(run.directory, state, len(run.data.encoded["train"])))
     pairs.select(likely_pairs(scores, run.data, run.config), (selected.epoch, selected.pool))
 

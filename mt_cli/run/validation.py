@@ -99,7 +99,7 @@ class Validator:
         pairs = data.corpora["valid"].pairs
         sources, references = zip(*pairs, strict=True)
         with Progress("validate", len(sources), "sentence", leave=False) as progress:
-            translator = self.translator(config.greedy_decoding, progress.advance)
+            translator = self._translator(config.greedy_decoding, progress.advance)
             hypotheses = group.map_shares(translator.translate, sources)
         languages = data.corpora["valid"].languages
         scores, directions = score_directions(self._scorer, languages, (hypotheses, references), _quick_scores)
@@ -121,12 +121,15 @@ class Validator:
         samples = [(untagged(pairs[row][0], hidden), pairs[row][1], hypotheses[row]) for row in rows]
         return Validation(value, metrics, samples)
 
-    def translator(
+    def translator(self, decoding: DecodingConfig) -> Translator:
+        """Translator of texts of corpora, which have their tags, with the current weights of the model."""
+        self._updated_copy()
+        return self._translator(decoding)
+
+    def _translator(
         self, decoding: DecodingConfig, advance: Callable[[int], object] = lambda number: None
     ) -> Translator:
-        """Translator of texts of corpora, which have their tags, with the current weights of the model."""
         data, corpus = self._data, self._config.corpus
-        self._updated_copy()
         engine = replace(self._engine, on_done=advance)
         max_tokens = self.longest_source or corpus.max_tokens
         limits = corpus.tagging.of_corpora, corpus.languages, corpus.max_tokens, Protection.of(corpus.protect)

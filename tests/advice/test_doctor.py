@@ -58,5 +58,5 @@ def test_several_gpus_need_nccl_and_are_described_once(machine, tmp_path):
 
 def test_a_gpu_says_how_it_trains_and_what_slows_it(machine):
     assert machine(num_gpus=2)["compiling"].kind == "ok"
-    found = machine(num_gpus=2, compiling="no C compiler")["compiling"]
-    assert found.kind == "note" and "no C compiler" in found.text
+    compiling = machine(num_gpus=2, compiling="no C compiler")["compiling"]
+    assert compiling.kind == "note" and "no C compiler" in compiling.text

@@ -170,8 +170,8 @@ def test_an_engine_with_graphs_finds_the_translations_of_one_without(captures_so
         copy_all(list(a_model(seed=seed).parameters()), list(model.parameters()))
         expected = eager.search(sources, decoding)
         for _ in range(2):
-            found = graphed.search(sources, decoding)
-            same = [one.ids == other.ids for (one, *_), (other, *_) in zip(found, expected, strict=True)]
+            hypotheses = graphed.search(sources, decoding)
+            same = [one.ids == other.ids for (one, *_), (other, *_) in zip(hypotheses, expected, strict=True)]
             assert sum(same) >= 0.98 * len(sources)  # Batches differ, and rounding with them.
     assert graphed.predictor.num_captured > 0
 

@@ -50,12 +50,12 @@ def test_a_validation_computes_in_the_format_of_training(a_model, dtype):
     """And leaves the weights alone."""
     model, arguments = a_model(dtype)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    found = Validator(model, *arguments).validate()
+    validation = Validator(model, *arguments).validate()
     for name, weight in model.state_dict().items():
         assert torch.equal(weight, before[name]) and weight.dtype == torch.float32
     data, config, _ = arguments
     objective = Objective(model.to(dtype), config.training)
-    assert found.loss == score_tokens(objective, data.encoded["valid"], 200).loss
+    assert validation.loss == score_tokens(objective, data.encoded["valid"], 200).loss
 
 
 @pytest.mark.parametrize(
