@@ -1,4 +1,4 @@
-"""Time of whole commands: `mt translate`, the same with CTranslate2, and a script of `tokenizers` and `ctranslate2`.
+"""Time of whole commands: `mt translate`, the same with CTranslate2, and scripts of other libraries.
 
     python tests/benchmarks/command_speed.py --runs runs/small runs/large --input ../shared/data/multi30k/train.en \
         --lines 20000 --beams 1 5 --threads 1 2 [--quantization float32] [--rounds 3]
@@ -7,7 +7,8 @@ Commands take turns, each in a process of its own, from the start of Python to t
 several rounds. All have the same weights, lines, batches and beams, and keep unknown words. `text side` is the CPU time
 that `mt translate` needs besides the search, as a fraction of its time: it is measured with an engine that repeats
 recorded results. The tokenizer of a run must be one of the library `tokenizers`. With `--length N`, every translation
-has N tokens, so that models that have learned little can be timed.
+has N tokens, so that models that have learned little can be timed. `--transformers` adds a script with `generate`, in
+fp32 like CTranslate2; it needs `transformers` and runs that fit `mt init --for huggingface`.
 """
 
 import os
@@ -55,6 +56,32 @@ results = translator.translate_batch(
 ids = [[writer.token_to_id(token) for token in result.hypotheses[0]] for result in results]
 with open(target, "w", encoding="utf-8") as file:
     file.writelines(f"{{text}}\\n" for text in writer.decode_batch(ids, skip_special_tokens=False))
+"""
+
+TRANSFORMERS_SCRIPT = f"""
+import sys
+import torch
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+folder, source, target, beam_size, threads, *length = sys.argv[1:]
+lengths = {{f"{{name}}_new_tokens": int(number) for name in ("min", "max") for number in length}}
+torch.set_num_threads(int(threads))
+tokenizer = AutoTokenizer.from_pretrained(folder)
+model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+with open(source, encoding="utf-8") as file:
+    ids = tokenizer(file.read().splitlines())["input_ids"]
+texts = [""] * len(ids)
+order = sorted(range(len(ids)), key=lambda number: len(ids[number]))
+while order:
+    size = max(1, {_BATCH_TOKENS} // int(beam_size) // len(ids[order[-1]]))
+    batch, order = order[-size:], order[:-size]
+    inputs = tokenizer.pad({{"input_ids": [ids[number] for number in batch]}}, return_tensors="pt")
+    with torch.inference_mode():
+        outputs = model.generate(**inputs, num_beams=int(beam_size), **lengths)
+    for number, text in zip(batch, tokenizer.batch_decode(outputs, skip_special_tokens=True)):
+        texts[number] = text
+with open(target, "w", encoding="utf-8") as file:
+    file.writelines(f"{{text}}\\n" for text in texts)
 """
 
 
@@ -141,22 +168,26 @@ def busy_fraction(run: Path, path: Path) -> float:
     return sum(end - start for start, end in sleeper.spans) / (sleeper.spans[-1][1] - sleeper.spans[0][0])
 
 
-def commands(run: Path, exported: Path, path: Path, beam_size: int, threads: int, length: int) -> dict[str, list[str]]:
-    """Command of each system, for translations of `length` tokens unless it is 0."""
+def commands(
+    run: Path, exported: Path, other: Path | None, path: Path, beam_size: int, threads: int, length: int
+) -> dict[str, list[str]]:
+    """Command of each system, for translations of `length` tokens unless it is 0; `other` is for `transformers`."""
     output = str(path.with_suffix(".out"))
     options = ["--input", str(path), "--as-lines", "--output", output, "--progress", "none", "--unk", "keep"]
     options += ["--beam-size", str(beam_size), "--threads", str(threads)]
-    script = [sys.executable, "-c", SCRIPT, str(exported), str(path), output, str(beam_size), str(threads)]
+    arguments = [str(path), output, str(beam_size), str(threads), *([str(length)] if length else [])]
     mt = common.MT
     if length:
         program = common.FIXED_LENGTH.format(length=length) + "from mt_cli.cli.main import main\nmain()\n"
         mt = [sys.executable, "-c", program]
-        script.append(str(length))
-    return {
-        "script": script,
+    systems = {
+        "script": [sys.executable, "-c", SCRIPT, str(exported), *arguments],
         "mt, CTranslate2": [*mt, "translate", "--engine", "ctranslate2", "--run", str(exported), *options],
         "mt": [*mt, "translate", "--run", str(run), *options],
     }
+    if other:
+        systems["transformers"] = [sys.executable, "-c", TRANSFORMERS_SCRIPT, str(other), *arguments]
+    return systems
 
 
 def run_command(command: list[str], threads: int) -> float:
@@ -168,18 +199,22 @@ def run_command(command: list[str], threads: int) -> float:
 
 def measure_run(options: Namespace, run: Path, path: Path) -> None:
     from mt_cli.exchange.ctranslate2 import export_ctranslate2
+    from mt_cli.exchange.huggingface import export_huggingface
 
     exported = common.WORK / f"{run.name}-{options.quantization}"
+    other = common.WORK / f"{run.name}-transformers" if options.transformers else None
     trained = TrainedRun.load(run)
     size = sum(weight.numel() for weight in trained.model.parameters())
     if not exported.exists():
         export_ctranslate2(trained, exported, options.quantization, common.read_lines(path)[:5])
+    if other and not other.exists():
+        export_huggingface(trained, other, common.read_lines(path)[:5], card="")
     for beam_size in options.beams:
         text_seconds = common.in_new_process(text_side, run, path, beam_size, options.length)
         for threads in options.threads:
             measurements = {
                 name: partial(run_command, command, threads)
-                for name, command in commands(run, exported, path, beam_size, threads, options.length).items()
+                for name, command in commands(run, exported, other, path, beam_size, threads, options.length).items()
             }
             seconds = {
                 name: common.medians([{"seconds": row} for row in rows])["seconds"]
@@ -201,6 +236,7 @@ def main() -> None:
         quantization="float32",
         rounds=3,
         length=0,
+        transformers=False,
     )
     common.WORK.mkdir(parents=True, exist_ok=True)
     path = common.WORK / "lines.txt"
