@@ -10,13 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.constraints import NEVER_PRODUCED, max_length
-from mt_cli.decoding.engine import ForcedDecoding, Ids, Sentence
-from mt_cli.decoding.search import Hypothesis, penalty_of
+from mt_cli.decoding.engine import (
+    NEVER_PRODUCED,
+    Attention,
+    ForcedDecoding,
+    Hypothesis,
+    Ids,
+    Sentence,
+    max_length,
+    penalty_of,
+)
 from mt_cli.errors import InputError, one_line
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
@@ -24,7 +29,7 @@ from mt_cli.tokenizer.tokenizer import TokenizerPair
 def import_ctranslate2() -> Any:
     """The package; raises InputError if it is not installed."""
     try:
-        import ctranslate2.specs
+        import ctranslate2
     except ImportError:
         raise InputError("ctranslate2 is not installed; pip install 'ctranslate2>=4.5'") from None
     return ctranslate2
@@ -63,11 +68,17 @@ class CTranslate2Engine:
     """
 
     def __init__(
-        self, ctranslate2: Any, folder: Path, tokenizers: TokenizerPair, device: str = "auto", is_strict: bool = False
+        self,
+        ctranslate2: Any,
+        folder: Path,
+        tokenizers: TokenizerPair,
+        device: str = "auto",
+        num_threads: int = 0,
+        is_strict: bool = False,
     ) -> None:
         self._library = ctranslate2
         path = os.fsencode(folder)  # It may not be UTF-8.
-        self._translator = load_translator(ctranslate2, path, device, torch.get_num_threads())
+        self._translator = load_translator(ctranslate2, path, device, num_threads)
         source, target = tokenizers
         self._source_tokens = source.tokens(range(source.vocab_size))
         self._target_tokens = target.tokens(range(target.vocab_size))
@@ -142,12 +153,12 @@ class CTranslate2Engine:
             for result in results
         ]
 
-    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
+    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Attention]:
         """Compute the cross-attention of each pair, (T+1)x(S+1), in the layer that the export has chosen.
 
         The last row and column, which are [EOS], are zeros.
         """
-        maps = [torch.zeros(len(target_ids) + 1, len(source_ids) + 1) for source_ids, target_ids in pairs]
+        maps = [np.zeros((len(target_ids) + 1, len(source_ids) + 1), np.float32) for source_ids, target_ids in pairs]
         rows = [row for row, pair in enumerate(pairs) if all(pair)]
         if not rows:
             return maps
@@ -161,6 +172,6 @@ class CTranslate2Engine:
             return_attention=True,
         )
         for row, result in zip(rows, results, strict=True):
-            attention = torch.from_numpy(np.array(result.attention[0], dtype=np.float32))[: len(pairs[row][1])]
+            attention = np.array(result.attention[0], np.float32)[: len(pairs[row][1])]
             maps[row][: attention.shape[0], : attention.shape[1]] = attention
         return maps

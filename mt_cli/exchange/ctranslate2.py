@@ -57,7 +57,7 @@ def write_model(run: TrainedRun, folder: Path, quantization: str, sentences: Seq
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)
     spec.save(str(folder))
-    engine = CTranslate2Engine(ctranslate2, folder, run.tokenizers, "cpu", is_strict=True)
+    engine = CTranslate2Engine(ctranslate2, folder, run.tokenizers, "cpu", torch.get_num_threads(), is_strict=True)
     return check_export(run, engine, sentences, output, quantization)
 
 

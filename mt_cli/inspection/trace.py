@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mt_cli.corpus.rows import tagged_text
 from mt_cli.data.batch import pad
-from mt_cli.decoding.engine import Sentence
+from mt_cli.decoding.engine import Attention, Sentence
 from mt_cli.errors import InputError
 from mt_cli.evaluation.results import Sample
 from mt_cli.inspection.figures import Axis, save_attention, save_positions
@@ -34,7 +36,7 @@ _MAX_TOKENS_OF_SAMPLE = 60
 class Map(NamedTuple):
     """Attention of one sentence."""
 
-    weights: Tensor
+    weights: Attention
     """Means over layers and heads, T x S."""
     source: Axis
     target: Axis
@@ -62,7 +64,7 @@ class Trace:
     """Output of the decoder: the translation and [EOS]."""
     text: str
     choices: list[Choice]
-    attention: dict[str, Tensor]
+    attention: dict[str, NDArray[np.float32]]
     """For each of `KINDS`, weights of layers x heads x T x S."""
 
 
@@ -87,7 +89,7 @@ def trace_translation(translator: Translator, sentence: str, tag: str | None = N
     probabilities_TV = logits_BTV[0].float().softmax(dim=-1)
     choices = [_choice(target, *step) for step in zip(probabilities_TV, [*best.ids, EOS_ID], strict=True)]
     attention = {
-        kind: torch.stack([weights_BHTS[0].float().cpu() for weights_BHTS in layers])
+        kind: torch.stack([weights_BHTS[0] for weights_BHTS in layers]).float().cpu().numpy()
         for kind, layers in zip(KINDS, weights, strict=True)
     }
     tokens, (text,) = target.tokens(best.ids), target.decode([best.ids])
@@ -137,7 +139,7 @@ def draw_model(model: Transformer, folder: Path, suffix: str) -> list[Path]:
     if model.source_embedding.positions is None:
         return []
     path = folder / f"positions.{suffix}"
-    save_positions(sinusoids(_NUM_POSITIONS, model.config.d_model), path)
+    save_positions(sinusoids(_NUM_POSITIONS, model.config.d_model).numpy(), path)
     return [path]
 
 
@@ -160,13 +162,13 @@ def draw_attention(trace: Trace, folder: Path, suffix: str) -> list[Path]:
             paths.append(folder / f"{kind.replace(' ', '_').replace('-', '_')}{end}.{suffix}")
             save_attention(drawn, *axes, paths[-1], f"{kind.capitalize()}: each row shows where a token looks")
     paths.append(folder / f"cross_attention_mean.{suffix}")
-    save_attention([{"": trace.attention[KINDS[2]].mean(dim=(0, 1))}], source, output, paths[-1])
+    save_attention([{"": trace.attention[KINDS[2]].mean(axis=(0, 1))}], source, output, paths[-1])
     return paths
 
 
-def _titled(layer: int, weights_HTS: Tensor) -> dict[str, Tensor]:
+def _titled(layer: int, weights_HTS: NDArray[np.float32]) -> dict[str, Attention]:
     heads = {f"layer {layer}, head {head}": weights for head, weights in enumerate(weights_HTS, start=1)}
-    return heads | {f"layer {layer}, mean": weights_HTS.mean(dim=0)}
+    return heads | {f"layer {layer}, mean": weights_HTS.mean(axis=0)}
 
 
 def sample_attention(translator: Translator, samples: Sequence[Sample]) -> Map | None:

@@ -45,6 +45,26 @@ def one_ahead(items: Iterator[T]) -> Iterator[T]:
         yield cast("T", item)
 
 
+def threads_of(number: int | None) -> int:
+    """Number of threads for an engine: the given one, which `tokenizers` then uses, too, or one per usable core.
+
+    Returns 0 if OMP_NUM_THREADS is set, which the libraries read themselves.
+    """
+    if number is not None:
+        os.environ["RAYON_NUM_THREADS"] = str(number)  # `tokenizers` reads it when it first encodes a batch.
+        return number
+    return 0 if "OMP_NUM_THREADS" in os.environ else num_usable_cores()
+
+
+def num_usable_cores() -> int:
+    """Number of cores that this process may use; some cores are two CPUs that share units of arithmetic."""
+    cores = set[str]()
+    with suppress(OSError, AttributeError):  # Not Linux, or without /sys.
+        for cpu in os.sched_getaffinity(0):
+            cores.add(Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text("ascii"))
+    return min(num_usable_cpus(), len(cores)) or num_usable_cpus()
+
+
 def num_usable_cpus() -> int:
     """Number of CPUs that this process may use, which the quota of a container (cgroup v2) can limit."""
     number = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

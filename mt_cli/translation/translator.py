@@ -8,14 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
-from mt_cli.checkpoint.checkpoint import digest_of
-from mt_cli.checkpoint.trained import load_together
 from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.config.tags import NO_TAGS, Tagging
@@ -25,23 +20,21 @@ from mt_cli.corpus.languages import primary
 from mt_cli.corpus.protected_text import UNPROTECTED, Protection
 from mt_cli.corpus.rows import chosen_tag, tagged_text
 from mt_cli.corpus.sentences import SentencesSeen
-from mt_cli.decoding.constraints import ReservedIds
-from mt_cli.decoding.engine import Engine, TransformerEngine
+from mt_cli.decoding.engine import Attention, Engine
 from mt_cli.errors import InputError
-from mt_cli.model.ensemble import Ensemble
-from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.console import say
-from mt_cli.runtime.devices import pick_device, pick_precision, use_threads
 from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.special_tokens import EOS
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.drafts import translations_with_marks
-from mt_cli.translation.exported import digest_of_export, load_exported
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks, may_have_marks
 from mt_cli.translation.lines import Alignment, LineSplitter, Translation
 from mt_cli.translation.quality import QualityModel
 from mt_cli.translation.segments import SegmentEngine, TextAndIds, with_terms
 from mt_cli.translation.token_details import PairScore, details_of
+
+if TYPE_CHECKING:
+    from mt_cli.model.transformer import Transformer
 
 
 @dataclass(frozen=True)
@@ -84,32 +77,16 @@ class Translator:
         it. `num_threads` applies to the whole process. Each process of a `group` uses a GPU of its own. With the engine
         `ctranslate2`, `run` is a folder that `mt export` wrote.
         """
-        use_threads(num_threads)
         paths = [run] if isinstance(run, str | Path) else list(run)
+        if engine == "mt":
+            from mt_cli.translation.from_runs import load_runs  # Imports PyTorch.
+
+            return load_runs(paths, device, precision, checkpoint, num_threads, group)
         if engine == "ctranslate2":
-            exported, tokenizers, of = load_exported(paths, device, precision, checkpoint)
-            limits = of.decoding, of.max_tokens, of.tagging, of.languages, of.most_tokens, of.protection
-            folder_digest = partial(digest_of_export, Path(paths[0]))
-            return cls(exported, tokenizers, *limits, folder_digest, of.sentences_seen, exported.is_on_gpu)
-        if engine != "mt":
-            raise InputError(f"engine {engine}: use mt or ctranslate2")
-        runs = load_together(paths, "an ensemble", checkpoint)
-        first, corpus, torch_device = runs[0], runs[0].config.corpus, pick_device(device, group)
-        model = Ensemble([one.model for one in runs]) if len(runs) > 1 else first.model
-        model = model.to(torch_device, pick_precision(precision, torch_device)).eval()
-        return cls(
-            TransformerEngine(model, reserved=ReservedIds.of(first.tokenizers)),
-            first.tokenizers,
-            first.config.decoding,
-            min(one.max_tokens for one in runs),
-            corpus.tagging,
-            corpus.languages,
-            min(one.config.corpus.max_tokens for one in runs),
-            Protection.of(corpus.protect),
-            lambda: digest_of(model.state_dict()),
-            first.state.sentences_seen,
-            torch_device.type != "cpu",
-        )
+            from mt_cli.translation.exported import load_exported
+
+            return load_exported(paths, device, precision, checkpoint, num_threads)
+        raise InputError(f"engine {engine}: use mt or ctranslate2")
 
     def with_engine(self, engine: Engine) -> Translator:
         """Copy that computes with another engine; it has no digest, and can be pickled if the engine can."""
@@ -155,6 +132,9 @@ class Translator:
     @property
     def model(self) -> Transformer:
         """The model of a `TransformerEngine`; an ensemble and other engines have none."""
+        from mt_cli.decoding.transformer_engine import TransformerEngine
+        from mt_cli.model.transformer import Transformer
+
         assert isinstance(self.engine, TransformerEngine), "this engine does not show its model"
         assert isinstance(self.engine.model, Transformer), "an ensemble has several"
         return self.engine.model
@@ -240,7 +220,7 @@ class Translator:
         tokens = ([*self.target_tokenizer.tokens(ids), EOS] for ids in target_ids)
         return [PairScore(row, forced.log_probs) for row, forced in zip(tokens, decoded, strict=True)]
 
-    def attentions(self, pairs: Sequence[TextAndIds]) -> Iterator[tuple[list[str], list[str], Tensor]]:
+    def attentions(self, pairs: Sequence[TextAndIds]) -> Iterator[tuple[list[str], list[str], Attention]]:
         """For each pair: tokens of both sides, and the TxS mean over layers and heads of the cross-attention."""
         for (_, source, target), forced in zip(pairs, self._segments.force_decode(pairs), strict=True):
             assert forced.attention is not None

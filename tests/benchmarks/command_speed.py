@@ -27,8 +27,7 @@ import torch
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import Engine, Ids, Sentence
-from mt_cli.decoding.search import Hypothesis
+from mt_cli.decoding.engine import Engine, Hypothesis, Ids, Sentence
 from mt_cli.translation.pipeline import Pipeline
 from mt_cli.translation.stream import LineNotices, TranslatedLine, blocks, format_texts, translated_lines
 from mt_cli.translation.translator import Translator

@@ -14,7 +14,7 @@ import torch
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import TokenizerConfig
-from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.decoding.transformer_engine import TransformerEngine
 from mt_cli.errors import InputError
 from mt_cli.exchange.bundle import export_bundle
 from mt_cli.exchange.ctranslate2 import export_ctranslate2

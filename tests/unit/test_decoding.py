@@ -12,11 +12,12 @@ from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding import constraints as constraints_module
 from mt_cli.decoding import engine as engine_module
 from mt_cli.decoding import next_tokens
-from mt_cli.decoding.constraints import FREE, NEVER_PRODUCED, Constraints, TokenMask
-from mt_cli.decoding.engine import Sentence, TransformerEngine
+from mt_cli.decoding.constraints import FREE, Constraints, TokenMask
+from mt_cli.decoding.engine import NEVER_PRODUCED, Sentence, penalty_of
 from mt_cli.decoding.next_tokens import best_tokens, largest, sampled_tokens
 from mt_cli.decoding.predictor import Predictor
-from mt_cli.decoding.search import Beams, Independent, penalty_of, run_search, search
+from mt_cli.decoding.search import Beams, Independent, run_search, search
+from mt_cli.decoding.transformer_engine import TransformerEngine
 from mt_cli.model.cache import KeyValueCache
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID, UNK_ID

@@ -12,9 +12,10 @@ from mt_cli.decoding import engine as engine_module
 from mt_cli.decoding import predictor as predictor_module
 from mt_cli.decoding import search as search_module
 from mt_cli.decoding.constraints import TokenMask
-from mt_cli.decoding.engine import Sentence, TransformerEngine, batches_that_recur
+from mt_cli.decoding.engine import Sentence
 from mt_cli.decoding.predictor import Predictor
 from mt_cli.decoding.search import ON_CPU, ON_GPU, Beams, search
+from mt_cli.decoding.transformer_engine import TransformerEngine, batches_that_recur
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.model.cache import rounded_sentences
 from mt_cli.model.transformer import Transformer

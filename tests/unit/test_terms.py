@@ -23,8 +23,7 @@ from mt_cli.data.encode import EncodedPairs
 from mt_cli.data.lexicon import lexicons_of
 from mt_cli.data.term_pairs import TERM_SHARE
 from mt_cli.data.training_pairs import changed_texts
-from mt_cli.decoding.engine import ForcedDecoding
-from mt_cli.decoding.search import Hypothesis
+from mt_cli.decoding.engine import ForcedDecoding, Hypothesis
 from mt_cli.errors import ConfigError, InputError
 from mt_cli.exchange.sentencepiece import splits_alike
 from mt_cli.tokenizer.vocabulary_training import train_tokenizer

@@ -18,8 +18,8 @@ from mt_cli.corpus.languages import SPACELESS
 from mt_cli.corpus.protected_text import RESERVED, Protection
 from mt_cli.corpus.sentences import SentencesSeen, has_letters, has_words, sentences_of
 from mt_cli.decoding.constraints import ReservedIds
-from mt_cli.decoding.engine import ForcedDecoding, TransformerEngine
-from mt_cli.decoding.search import Hypothesis
+from mt_cli.decoding.engine import ForcedDecoding, Hypothesis
+from mt_cli.decoding.transformer_engine import TransformerEngine
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.vocabulary_training import train_tokenizer
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
