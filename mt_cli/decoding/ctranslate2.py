@@ -81,7 +81,7 @@ class CTranslate2Engine:
         self._translator = load_translator(ctranslate2, path, device, num_threads)
         source, target = tokenizers
         self._source_tokens = source.tokens(range(source.vocab_size))
-        self._target_tokens = target.tokens(range(target.vocab_size))
+        self._target_tokens = self._source_tokens if target is source else target.tokens(range(target.vocab_size))
         self._suppressed = [[token] for token in target.tokens(NEVER_PRODUCED)] if is_strict else None
         self._ids = {token: index for index, token in enumerate(self._target_tokens)}
         self.is_on_gpu = self._translator.device != "cpu"

@@ -61,8 +61,6 @@ def read_bundle(
     decoding = description.decoding.model_dump(mode="json")
     config = parse_config({"name": name, **sections, "decoding": decoding}, str(path))
     source, target = load_pair(folder, config.tokenizer, description.tags)
-    if config.tokenizer.is_single:
-        target = source
     try:
         weights = load_file(weights_path)
     except SafetensorError as error:

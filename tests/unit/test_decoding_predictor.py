@@ -8,9 +8,9 @@ import torch
 from tiny_models import padded, some_sources, tiny_model
 
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding import engine as engine_module
 from mt_cli.decoding import predictor as predictor_module
 from mt_cli.decoding import search as search_module
+from mt_cli.decoding import transformer_engine as engine_module
 from mt_cli.decoding.constraints import TokenMask
 from mt_cli.decoding.engine import Sentence
 from mt_cli.decoding.predictor import Predictor

@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -226,7 +225,7 @@ class Copier:
         maps = []
         for source, target in pairs:
             places = [place for place, index in enumerate([*source, -1]) if index not in self.marks]
-            maps.append(torch.eye(len(source) + 1)[places])
+            maps.append(np.eye(len(source) + 1)[places])
             assert len(places) == len(target) + 1
         return maps
 

@@ -4,8 +4,8 @@ import unicodedata
 from dataclasses import replace
 from itertools import product
 
+import numpy as np
 import pytest
-import torch
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from linear import assert_linear
@@ -169,7 +169,7 @@ class Parrot:
     def force_decode(self, pairs):
         self.num_read.append(len(pairs))
         shapes = [(len(source) + 1, len(target) + 1) for source, target in pairs]
-        return [ForcedDecoding([-1.0] * height, torch.eye(width)[width - height :]) for width, height in shapes]
+        return [ForcedDecoding([-1.0] * height, np.eye(width)[width - height :]) for width, height in shapes]
 
     def attend(self, pairs):
         return [forced.attention for forced in self.force_decode(pairs)]
