@@ -142,11 +142,6 @@ class RunState:
         """Validate a value that `asdict` made; raises ValueError for any other value."""
         return _READER.validate_python(state)
 
-    @property
-    def licences(self) -> dict[str, str]:
-        """Licences of imported models among the ancestors, by the names of the models."""
-        return _licences_of(self.parents)
-
     def is_better(self, value: float, loss: float) -> bool:
         """True if a validation beats the best one so far; values that are not finite never do."""
         if not math.isfinite(value) or not math.isfinite(loss):
@@ -234,8 +229,9 @@ def describe_lineage(parents: Sequence[Ancestor], depth: int = 0) -> Iterator[st
         yield from describe_lineage(parent.parents, depth + 1)
 
 
-def _licences_of(parents: Sequence[Ancestor]) -> dict[str, str]:
+def licences_of(parents: Sequence[Ancestor]) -> dict[str, str]:
+    """Licences of imported models among the ancestors of a run, by their names."""
     licences = {parent.run: parent.license for parent in parents if parent.license}
     for parent in parents:
-        licences |= _licences_of(parent.parents)
+        licences |= licences_of(parent.parents)
     return licences

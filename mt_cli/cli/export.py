@@ -57,6 +57,7 @@ def export(
         if kind not in formats and (given := [name for name, value in values.items() if value is not None]):
             raise InputError(f"{given[0]} is for --format {' and '.join(formats)}")
     from mt_cli.checkpoint.directory import RunDirectory
+    from mt_cli.checkpoint.state import licences_of
     from mt_cli.checkpoint.trained import TrainedRun
     from mt_cli.exchange.bundle import export_bundle
     from mt_cli.exchange.comparison import sample_sentences
@@ -69,7 +70,7 @@ def export(
     if note := note_on_protection(config, kind):
         say(f"note: {note}")
     loaded = TrainedRun.load(path)
-    licences = loaded.state.licences
+    licences = licences_of(loaded.state.parents)
     for origin, licence in licences.items():
         say(f"note: training began with {origin}, whose licence ({licence}) applies to the export, too")
     if kind == "bundle":

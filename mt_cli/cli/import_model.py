@@ -46,6 +46,7 @@ def import_model(
     """
     check_languages(source_language, target_language)
     check_new_run(output)
+    from mt_cli.checkpoint.state import licences_of
     from mt_cli.exchange import importing
     from mt_cli.exchange.m2m100 import Selection
 
@@ -65,7 +66,7 @@ def import_model(
     if (tagging := run.config.corpus.tagging).tags:
         default = f"; {tagging.default} is put before a sentence without one" if tagging.default else ""
         say(f"Sentences begin with one of {len(tagging.tags)} tags, such as {tagging.tags[0]} (--to){default}")
-    for origin, licence in run.state.licences.items():
+    for origin, licence in licences_of(run.state.parents).items():
         say(f"Licence of {origin}: {licence}; it stands in the run and in its exports")
     say(f'Translate with it:  mt translate --run {output} "..."')
     say(f"Fine-tune it:       mt train --config FILE --set init.run={output}")

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import NEVER_PRODUCED, max_length
-from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, UNK_ID
+from mt_cli.decoding.engine import max_length
+from mt_cli.tokenizer.special_tokens import EOS_ID, NEVER_PRODUCED, PAD_ID, UNK_ID
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 if TYPE_CHECKING:

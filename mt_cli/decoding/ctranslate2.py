@@ -12,17 +12,9 @@ from typing import Any
 import numpy as np
 
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import (
-    NEVER_PRODUCED,
-    Attention,
-    ForcedDecoding,
-    Hypothesis,
-    Ids,
-    Sentence,
-    max_length,
-    penalty_of,
-)
+from mt_cli.decoding.engine import Attention, ForcedDecoding, Hypothesis, Ids, NBest, Sentence, max_length, penalty_of
 from mt_cli.errors import InputError, one_line
+from mt_cli.tokenizer.special_tokens import NEVER_PRODUCED
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 
@@ -68,17 +60,12 @@ class CTranslate2Engine:
     """
 
     def __init__(
-        self,
-        ctranslate2: Any,
-        folder: Path,
-        tokenizers: TokenizerPair,
-        device: str = "auto",
-        num_threads: int = 0,
-        is_strict: bool = False,
+        self, folder: Path, tokenizers: TokenizerPair, device: str, num_threads: int, is_strict: bool = False
     ) -> None:
-        self._library = ctranslate2
+        """Raises InputError if ctranslate2 is not installed, and errors of the library if the folder has no model."""
+        self._library = import_ctranslate2()
         path = os.fsencode(folder)  # It may not be UTF-8.
-        self._translator = load_translator(ctranslate2, path, device, num_threads)
+        self._translator = load_translator(self._library, path, device, num_threads)
         source, target = tokenizers
         self._source_tokens = source.tokens(range(source.vocab_size))
         self._target_tokens = self._source_tokens if target is source else target.tokens(range(target.vocab_size))
@@ -86,9 +73,7 @@ class CTranslate2Engine:
         self._ids = {token: index for index, token in enumerate(self._target_tokens)}
         self.is_on_gpu = self._translator.device != "cpu"
 
-    def search(
-        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
-    ) -> list[list[Hypothesis]]:
+    def search(self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1) -> list[NBest]:
         """See `Engine`; nothing keeps the reserved tokens of a source in its translation.
 
         CTranslate2 has one maximum length for all sources; a longer translation is truncated to that of its source.
@@ -137,7 +122,7 @@ class CTranslate2Engine:
             raise InputError(f"{problem}: {one_line(error)}") from None
         return results
 
-    def _hypotheses(self, result: Any, alpha: float, limit: int) -> list[Hypothesis]:
+    def _hypotheses(self, result: Any, alpha: float, limit: int) -> NBest:
         hypotheses = []
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             num_tokens = len(tokens) + 1

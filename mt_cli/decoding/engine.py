@@ -10,12 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.tokenizer.special_tokens import PAD_ID, SOS_ID
 
 Ids = Sequence[int]
 Attention = NDArray[np.float32]
 """(T+1)x(S+1), mean over heads of the cross-attention; the last row and column are [EOS]."""
-NEVER_PRODUCED = (PAD_ID, SOS_ID)
 TOKENS_BESIDE_RATIO = 10
 
 
@@ -29,6 +27,10 @@ class Hypothesis:
     def without_first(self, number: int) -> Hypothesis:
         """Copy without the first tokens, with the same score."""
         return replace(self, ids=self.ids[number:])
+
+
+NBest = list[Hypothesis]
+"""N-best list of a sentence, best first."""
 
 
 def penalty_of(length: int, alpha: float) -> float:
@@ -66,10 +68,8 @@ class Sentence(NamedTuple):
 class Engine(Protocol):
     """A model that translates ids."""
 
-    def search(
-        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
-    ) -> list[list[Hypothesis]]:
-        """Search for the best hypotheses of each sentence, best first."""
+    def search(self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1) -> list[NBest]:
+        """Search for the `num_best` best hypotheses of each sentence."""
 
     def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
         """Compute the probabilities of the target of each pair, given its source."""
@@ -85,9 +85,7 @@ class RelayedEngine:
     compute: Callable[..., list[Any]]
     """Called with the name of a method, its rows and its options; returns a result for each row."""
 
-    def search(
-        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
-    ) -> list[list[Hypothesis]]:
+    def search(self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1) -> list[NBest]:
         return self.compute("search", sentences, decoding, num_best)
 
     def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.data.batch import batches_in_order, pad
 from mt_cli.decoding.constraints import ReservedIds
-from mt_cli.decoding.engine import Attention, ForcedDecoding, Hypothesis, Ids, Sentence
+from mt_cli.decoding.engine import Attention, ForcedDecoding, Ids, NBest, Sentence
 from mt_cli.decoding.predictor import Predictor
 from mt_cli.decoding.search import search
 from mt_cli.errors import DeviceMemoryError
@@ -49,14 +49,12 @@ class TransformerEngine:
         if self.predictor is None:
             object.__setattr__(self, "predictor", Predictor(self.model))
 
-    def search(
-        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
-    ) -> list[list[Hypothesis]]:
+    def search(self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1) -> list[NBest]:
         """See `Engine`; long sentences come first, in batches of `batch_tokens`, or of more tokens on a GPU."""
         num_beams = num_best if decoding.sample else max(decoding.beam_size, num_best)
         lengths = [len(sentence.ids) for sentence in sentences]
 
-        def compute(indices: Sequence[int]) -> list[list[Hypothesis]]:
+        def compute(indices: Sequence[int]) -> list[NBest]:
             ids, prefixes, orders = zip(*(sentences[index] for index in indices), strict=True)
             return search(
                 self.model,

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from mt_cli.corpus.rows import tagged_text
 from mt_cli.data.batch import pad
 from mt_cli.decoding.engine import Attention, Sentence
+from mt_cli.decoding.transformer_engine import TransformerEngine
 from mt_cli.errors import InputError
 from mt_cli.evaluation.results import Sample
 from mt_cli.inspection.figures import Axis, save_attention, save_positions
@@ -64,7 +63,7 @@ class Trace:
     """Output of the decoder: the translation and [EOS]."""
     text: str
     choices: list[Choice]
-    attention: dict[str, NDArray[np.float32]]
+    attention: dict[str, Attention]
     """For each of `KINDS`, weights of layers x heads x T x S."""
 
 
@@ -74,7 +73,7 @@ def trace_translation(translator: Translator, sentence: str, tag: str | None = N
 
     Raises InputError if the sentence is empty, or longer than the model was trained for.
     """
-    model = translator.model
+    model = model_of(translator)
     source, target = translator.source_tokenizer, translator.target_tokenizer
     text = tagged_text(" ".join(sentence.split()), translator.tagging, tag)
     (ids,), first_ids = source.encode([text]), source.first_target_ids([text])
@@ -94,6 +93,13 @@ def trace_translation(translator: Translator, sentence: str, tag: str | None = N
     }
     tokens, (text,) = target.tokens(best.ids), target.decode([best.ids])
     return Trace([*source.tokens(ids), EOS], [SOS, *tokens], [*tokens, EOS], text, choices, attention)
+
+
+def model_of(translator: Translator) -> Transformer:
+    """Model of a single run."""
+    engine = translator.engine
+    assert isinstance(engine, TransformerEngine) and isinstance(engine.model, Transformer), "an ensemble or an export"
+    return engine.model
 
 
 def _choice(tokenizer: Tokenizer, probabilities_V: Tensor, chosen: int) -> Choice:
@@ -166,7 +172,7 @@ def draw_attention(trace: Trace, folder: Path, suffix: str) -> list[Path]:
     return paths
 
 
-def _titled(layer: int, weights_HTS: NDArray[np.float32]) -> dict[str, Attention]:
+def _titled(layer: int, weights_HTS: Attention) -> dict[str, Attention]:
     heads = {f"layer {layer}, head {head}": weights for head, weights in enumerate(weights_HTS, start=1)}
     return heads | {f"layer {layer}, mean": weights_HTS.mean(axis=0)}
 
@@ -181,6 +187,11 @@ def sample_attention(translator: Translator, samples: Sequence[Sample]) -> Map |
         for text, source, target in zip(texts, sources, targets, strict=True)
         if source and target and max(len(source), len(target)) <= _MAX_TOKENS_OF_SAMPLE
     ]
-    for source, target, weights_TS in translator.attentions(pairs[:1]):
-        return Map(weights_TS, Axis("source", source), Axis("target", target))
-    return None
+    if not pairs:
+        return None
+    text, source, target = pairs[0]
+    (first_ids,) = translator.source_tokenizer.first_target_ids([text])
+    (weights_TS,) = translator.engine.attend([(source, [*first_ids, *target])])
+    source_axis = Axis("source", [*translator.source_tokenizer.tokens(source), EOS])
+    target_axis = Axis("target", [*translator.target_tokenizer.tokens(target), EOS])
+    return Map(weights_TS[len(first_ids) :], source_axis, target_axis)

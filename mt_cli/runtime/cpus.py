@@ -46,10 +46,7 @@ def one_ahead(items: Iterator[T]) -> Iterator[T]:
 
 
 def threads_of(number: int | None) -> int:
-    """Number of threads for an engine: the given one, which `tokenizers` then uses, too, or one per usable core.
-
-    Returns 0 if OMP_NUM_THREADS is set, which the libraries read themselves.
-    """
+    """The given number of threads, which `tokenizers` uses, too; None: a thread per core, or 0 with OMP_NUM_THREADS."""
     if number is not None:
         os.environ["RAYON_NUM_THREADS"] = str(number)  # `tokenizers` reads it when it first encodes a batch.
         return number
@@ -57,12 +54,11 @@ def threads_of(number: int | None) -> int:
 
 
 def num_usable_cores() -> int:
-    """Number of cores that this process may use; some cores are two CPUs that share units of arithmetic."""
-    cores = set[str]()
-    with suppress(OSError, AttributeError):  # Not Linux, or without /sys.
-        for cpu in os.sched_getaffinity(0):
-            cores.add(Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text("ascii"))
-    return min(num_usable_cpus(), len(cores)) or num_usable_cpus()
+    """Number of cores that this process may use; on Linux, CPUs that share a core count once."""
+    cpus = os.sched_getaffinity(0) if sys.platform == "linux" else ()
+    paths = (Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list") for cpu in cpus)
+    cores = {path.read_bytes() for path in paths if path.exists()}
+    return min(num_usable_cpus(), len(cores) or num_usable_cpus())
 
 
 def num_usable_cpus() -> int:

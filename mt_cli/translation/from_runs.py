@@ -17,15 +17,10 @@ from mt_cli.translation.translator import Translator
 
 
 def load_runs(
-    paths: Sequence[str | Path],
-    device: str,
-    precision: str,
-    checkpoint: str | None,
-    num_threads: int | None,
-    group: Group,
+    paths: Sequence[str | Path], device: str, precision: str, checkpoint: str | None, threads: int | None, group: Group
 ) -> Translator:
     """Load a run, or an ensemble of several; see `Translator.load`."""
-    use_threads(num_threads)
+    use_threads(threads)
     runs = load_together(paths, "an ensemble", checkpoint)
     first, corpus, torch_device = runs[0], runs[0].config.corpus, pick_device(device, group)
     model = Ensemble([one.model for one in runs]) if len(runs) > 1 else first.model

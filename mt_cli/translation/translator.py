@@ -6,10 +6,10 @@ Translator.load("runs/quickstart").translate(["The old doctor sleeps."])
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
@@ -20,7 +20,7 @@ from mt_cli.corpus.languages import primary
 from mt_cli.corpus.protected_text import UNPROTECTED, Protection
 from mt_cli.corpus.rows import chosen_tag, tagged_text
 from mt_cli.corpus.sentences import SentencesSeen
-from mt_cli.decoding.engine import Attention, Engine
+from mt_cli.decoding.engine import Engine
 from mt_cli.errors import InputError
 from mt_cli.runtime.console import say
 from mt_cli.runtime.group import ALONE, Group
@@ -30,11 +30,8 @@ from mt_cli.translation.drafts import translations_with_marks
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks, may_have_marks
 from mt_cli.translation.lines import Alignment, LineSplitter, Translation
 from mt_cli.translation.quality import QualityModel
-from mt_cli.translation.segments import SegmentEngine, TextAndIds, with_terms
+from mt_cli.translation.segments import SegmentEngine, with_terms
 from mt_cli.translation.token_details import PairScore, details_of
-
-if TYPE_CHECKING:
-    from mt_cli.model.transformer import Transformer
 
 
 @dataclass(frozen=True)
@@ -129,16 +126,6 @@ class Translator:
         """Tags that a sentence may begin with."""
         return self.tagging.tags
 
-    @property
-    def model(self) -> Transformer:
-        """The model of a `TransformerEngine`; an ensemble and other engines have none."""
-        from mt_cli.decoding.transformer_engine import TransformerEngine
-        from mt_cli.model.transformer import Transformer
-
-        assert isinstance(self.engine, TransformerEngine), "this engine does not show its model"
-        assert isinstance(self.engine.model, Transformer), "an ensemble has several"
-        return self.engine.model
-
     def target_tag(self, to: str | None) -> str | None:
         """Tag for a target language, or the tag itself; without a language, the default of the model.
 
@@ -219,13 +206,6 @@ class Translator:
         decoded = self._segments.force_decode(list(zip(tagged, source_ids, target_ids, strict=True)))
         tokens = ([*self.target_tokenizer.tokens(ids), EOS] for ids in target_ids)
         return [PairScore(row, forced.log_probs) for row, forced in zip(tokens, decoded, strict=True)]
-
-    def attentions(self, pairs: Sequence[TextAndIds]) -> Iterator[tuple[list[str], list[str], Attention]]:
-        """For each pair: tokens of both sides, and the TxS mean over layers and heads of the cross-attention."""
-        for (_, source, target), forced in zip(pairs, self._segments.force_decode(pairs), strict=True):
-            assert forced.attention is not None
-            tokens = self.source_tokenizer.tokens(source), self.target_tokenizer.tokens(target)
-            yield [*tokens[0], EOS], [*tokens[1], EOS], forced.attention
 
     def word_alignments(self, lines: Sequence[Translation]) -> list[Alignment]:
         """Aligned words of each line and its best translation, as in `Details.word_alignment`, with any engine."""
