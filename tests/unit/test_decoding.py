@@ -14,14 +14,14 @@ from mt_cli.decoding import constraints as constraints_module
 from mt_cli.decoding import next_tokens
 from mt_cli.decoding import transformer_engine as engine_module
 from mt_cli.decoding.constraints import FREE, Constraints, TokenMask
-from mt_cli.decoding.engine import NEVER_PRODUCED, Sentence, penalty_of
+from mt_cli.decoding.engine import Sentence, penalty_of
 from mt_cli.decoding.next_tokens import best_tokens, largest, sampled_tokens
 from mt_cli.decoding.predictor import Predictor
 from mt_cli.decoding.search import Beams, Independent, run_search, search
 from mt_cli.decoding.transformer_engine import TransformerEngine
 from mt_cli.model.cache import KeyValueCache
 from mt_cli.model.ensemble import Ensemble
-from mt_cli.tokenizer.special_tokens import EOS_ID, SOS_ID, UNK_ID
+from mt_cli.tokenizer.special_tokens import EOS_ID, NEVER_PRODUCED, SOS_ID, UNK_ID
 
 reserve = KeyValueCache.reserve
 SEARCHES = [{"beam_size": 1}, {"beam_size": 4}, {"sample": True}]
