@@ -355,6 +355,19 @@ def run_with_quality(trained, once):
     return once("quality", make) / "tiny"
 
 
+@pytest.fixture(scope="session")
+def served(trained, once):
+    """Export of the run `trained` to CTranslate2."""
+    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
+    from mt_cli.checkpoint.trained import TrainedRun
+    from mt_cli.exchange.ctranslate2 import export_ctranslate2
+
+    def make(folder):
+        export_ctranslate2(TrainedRun.load(trained), folder / "model", "float32", ["one two.", "ten."])
+
+    return once("served", make) / "model"
+
+
 @pytest.fixture
 def quick_tree(tiny_tree, tmp_path):
     """The tiny config with 11 steps an epoch, and only a few sentences to validate and test."""

@@ -48,10 +48,11 @@ def inspect(
     from mt_cli.inspection.figures import font_note
 
     if sentence is None:
-        pictures = inspection.draw_model(translator.model, _folder(path, output), suffix)
+        model = inspection.model_of(translator)
+        pictures = inspection.draw_model(model, _folder(path, output), suffix)
         state = Checkpoint(RunDirectory(path).path_of(checkpoint)).state
         lineage = list(describe_lineage(state.parents))
-        show(*lineage, *([""] if lineage else []), *inspection.parameter_table(translator.model))
+        show(*lineage, *([""] if lineage else []), *inspection.parameter_table(model))
     else:
         trace = inspection.trace_translation(translator, sentence, translator.target_tag(to))
         pictures = inspection.draw_attention(trace, _folder(path, output), suffix)

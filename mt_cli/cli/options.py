@@ -212,18 +212,21 @@ def load_translator(
     group: Group = ALONE,
 ) -> Translator:
     """Load a translator with `Translator.load`; keep freed memory for searches of many sizes."""
-    from mt_cli.runtime.devices import keep_memory
     from mt_cli.translation.translator import Translator
 
     translator = Translator.load(path, device, precision, checkpoint, num_threads, group, engine)
     if engine == "mt":
+        from mt_cli.runtime.devices import keep_memory
+
         keep_memory()
     gc.freeze()  # Modules and models stay. Searching them for garbage takes 0.17 s, often several times a minute.
     return translator
 
 
-def note_little_learned(paths: Iterable[Path]) -> None:
-    """Say so if the translations of a run had little to do with their sources when it was scored."""
+def note_little_learned(paths: Iterable[Path], engine: str) -> None:
+    """Say so if the translations of a run had little to do with their sources when it was scored; not of exports."""
+    if engine != "mt":
+        return
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.runtime.files import read_regular
 

@@ -95,7 +95,7 @@ def serve(
 
     def load() -> Service:
         rates, models = Rates(requests_per_minute), Models.load(paths, engine, checkpoint, **hardware)
-        options.note_little_learned(paths)
+        options.note_little_learned(paths, engine)
         gc.freeze()  # See `load_translator`; the request that is answered then would wait.
         for model in models.models:
             changed_section(model.translator.decoding, search)  # Unknown options are refused before requests come.

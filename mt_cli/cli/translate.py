@@ -95,7 +95,7 @@ def translate(
         paths = group.from_main(lambda: options.run_paths(run))
         translator = options.load_translator(paths, device, precision, engine, checkpoint, threads, group)
         direction, language = _direction(translator, to, terms)
-        options.note_little_learned(paths)
+        options.note_little_learned(paths, engine)
         if review is not None or as_json:
             needed, is_sampled = review is not None, search.get("sample", False)
             translator = with_quality(translator, paths, engine, checkpoint, needed, is_sampled, texts, language)

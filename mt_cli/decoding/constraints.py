@@ -17,15 +17,14 @@ import torch
 from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, SOS_ID, UNK_ID
+from mt_cli.decoding.engine import max_length
+from mt_cli.tokenizer.special_tokens import EOS_ID, NEVER_PRODUCED, PAD_ID, UNK_ID
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-NEVER_PRODUCED = (PAD_ID, SOS_ID)
 FREE = -1  # Instead of a forced token if none is forced.
-TOKENS_BESIDE_RATIO = 10
 
 Prefixes = Sequence[Sequence[int]]
 S = TypeVar("S", bound="DataclassInstance")
@@ -40,11 +39,6 @@ def map_tensors(state: S, change: Callable[[Tensor], Tensor]) -> S:
 def select(state: S, rows: Tensor | slice) -> S:
     """Copy of a dataclass with only these rows of every tensor."""
     return map_tensors(state, lambda tensor: tensor[rows])
-
-
-def max_length(num_source_tokens: int, decoding: DecodingConfig) -> int:
-    """Maximum number of tokens before [EOS] for a source of this length."""
-    return int(num_source_tokens * decoding.max_length_ratio) + TOKENS_BESIDE_RATIO
 
 
 @dataclass(frozen=True)

@@ -10,21 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.constraints import NEVER_PRODUCED, max_length
-from mt_cli.decoding.engine import ForcedDecoding, Ids, Sentence
-from mt_cli.decoding.search import Hypothesis, penalty_of
+from mt_cli.decoding.engine import Attention, ForcedDecoding, Hypothesis, Ids, NBest, Sentence, max_length, penalty_of
 from mt_cli.errors import InputError, one_line
+from mt_cli.tokenizer.special_tokens import NEVER_PRODUCED
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 
 def import_ctranslate2() -> Any:
     """The package; raises InputError if it is not installed."""
     try:
-        import ctranslate2.specs
+        import ctranslate2
     except ImportError:
         raise InputError("ctranslate2 is not installed; pip install 'ctranslate2>=4.5'") from None
     return ctranslate2
@@ -63,21 +60,20 @@ class CTranslate2Engine:
     """
 
     def __init__(
-        self, ctranslate2: Any, folder: Path, tokenizers: TokenizerPair, device: str = "auto", is_strict: bool = False
+        self, folder: Path, tokenizers: TokenizerPair, device: str, num_threads: int, is_strict: bool = False
     ) -> None:
-        self._library = ctranslate2
+        """Raises InputError if ctranslate2 is not installed, and errors of the library if the folder has no model."""
+        self._library = import_ctranslate2()
         path = os.fsencode(folder)  # It may not be UTF-8.
-        self._translator = load_translator(ctranslate2, path, device, torch.get_num_threads())
+        self._translator = load_translator(self._library, path, device, num_threads)
         source, target = tokenizers
         self._source_tokens = source.tokens(range(source.vocab_size))
-        self._target_tokens = target.tokens(range(target.vocab_size))
+        self._target_tokens = self._source_tokens if target is source else target.tokens(range(target.vocab_size))
         self._suppressed = [[token] for token in target.tokens(NEVER_PRODUCED)] if is_strict else None
         self._ids = {token: index for index, token in enumerate(self._target_tokens)}
         self.is_on_gpu = self._translator.device != "cpu"
 
-    def search(
-        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
-    ) -> list[list[Hypothesis]]:
+    def search(self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1) -> list[NBest]:
         """See `Engine`; nothing keeps the reserved tokens of a source in its translation.
 
         CTranslate2 has one maximum length for all sources; a longer translation is truncated to that of its source.
@@ -126,7 +122,7 @@ class CTranslate2Engine:
             raise InputError(f"{problem}: {one_line(error)}") from None
         return results
 
-    def _hypotheses(self, result: Any, alpha: float, limit: int) -> list[Hypothesis]:
+    def _hypotheses(self, result: Any, alpha: float, limit: int) -> NBest:
         hypotheses = []
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             num_tokens = len(tokens) + 1
@@ -142,12 +138,12 @@ class CTranslate2Engine:
             for result in results
         ]
 
-    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
+    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Attention]:
         """Compute the cross-attention of each pair, (T+1)x(S+1), in the layer that the export has chosen.
 
         The last row and column, which are [EOS], are zeros.
         """
-        maps = [torch.zeros(len(target_ids) + 1, len(source_ids) + 1) for source_ids, target_ids in pairs]
+        maps = [np.zeros((len(target_ids) + 1, len(source_ids) + 1), np.float32) for source_ids, target_ids in pairs]
         rows = [row for row, pair in enumerate(pairs) if all(pair)]
         if not rows:
             return maps
@@ -161,6 +157,6 @@ class CTranslate2Engine:
             return_attention=True,
         )
         for row, result in zip(rows, results, strict=True):
-            attention = torch.from_numpy(np.array(result.attention[0], dtype=np.float32))[: len(pairs[row][1])]
+            attention = np.array(result.attention[0], np.float32)[: len(pairs[row][1])]
             maps[row][: attention.shape[0], : attention.shape[1]] = attention
         return maps

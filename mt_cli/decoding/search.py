@@ -17,29 +17,13 @@ from torch import Tensor
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.data.packing import round_up
 from mt_cli.decoding.constraints import Constraints, Prefixes, ReservedIds, TokenMask, select
+from mt_cli.decoding.engine import Hypothesis, penalty_of
 from mt_cli.decoding.next_tokens import best_tokens, sampled_tokens
 from mt_cli.decoding.predictor import Predictor
 from mt_cli.errors import DivergenceError
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import EOS_ID, PAD_ID, SOS_ID
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A translation that a model produced."""
-
-    ids: list[int]  # Without [SOS] and [EOS].
-    score: float  # Log-probability (nats, [EOS] included) divided by the length penalty; higher is better.
-
-    def without_first(self, number: int) -> Hypothesis:
-        """Copy without the first tokens, with the same score."""
-        return replace(self, ids=self.ids[number:])
-
-
-def penalty_of(length: int, alpha: float) -> float:
-    """Divisor of the log-probability of a number of tokens, [EOS] counted (Wu et al. 2016, equation 14)."""
-    return float(((5 + length) / 6) ** alpha)
 
 
 class Pace(NamedTuple):

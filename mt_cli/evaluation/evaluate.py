@@ -12,7 +12,7 @@ from pydantic import BaseModel, FiniteFloat, SerializerFunctionWrapHandler, mode
 
 from mt_cli.corpus.glossary import Glossary
 from mt_cli.corpus.rows import BlankRow, Languages, Pair
-from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.decoding.transformer_engine import TransformerEngine
 from mt_cli.errors import MtError
 from mt_cli.evaluation.scores import (
     LOWER_IS_BETTER,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mt_cli.data.batch import Indices, batches_in_order, collate
 from mt_cli.data.encode import EncodedPairs, starts_of
-from mt_cli.decoding.engine import log_probs_of
+from mt_cli.decoding.transformer_engine import log_probs_of
 from mt_cli.model.loss import Objective
 from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.group import ALONE, Group

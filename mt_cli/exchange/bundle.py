@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from mt_cli.checkpoint.directory import UNKNOWN_CORPUS
+from mt_cli.checkpoint.state import licences_of
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
@@ -18,9 +19,9 @@ from mt_cli.config.tags import Tagging
 from mt_cli.errors import InputError, one_line
 from mt_cli.exchange.transformers_folder import load_model
 from mt_cli.model.transformer import Transformer
-from mt_cli.runtime.files import new_folder, read_model, writing
+from mt_cli.runtime.files import json_text, new_folder, read_model, writing
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
-from mt_cli.translation.exported import DESCRIPTION, Description, describe
+from mt_cli.translation.exported import DESCRIPTION, Description
 
 
 def export_bundle(run: TrainedRun, output: Path) -> None:
@@ -33,6 +34,33 @@ def export_bundle(run: TrainedRun, output: Path) -> None:
     with new_folder(output) as folder, writing(output):
         save_file(weights, folder / "model.safetensors", {"format": "pt"})
         describe(run, folder)
+
+
+def describe(run: TrainedRun, folder: Path) -> None:
+    """Write the tokenizers and the description of a run into a folder."""
+    for name, tokenizer in zip(("source", "target"), run.tokenizers, strict=True):
+        (folder / f"tokenizer.{name}.json").write_text(tokenizer.to_json(), encoding="utf-8")
+    config, tagging = run.config, run.config.corpus.tagging
+    description = Description.model_construct(  # The values of a run are checked already.
+        model=config.model.model_dump(mode="json"),
+        tokenizer=config.tokenizer,
+        decoding=config.decoding,
+        source_language=config.corpus.source,
+        target_language=config.corpus.target,
+        tags=tagging.tags,
+        default_tag=tagging.default,
+        is_tag_required=tagging.is_required,
+        languages_of_tags=dict(tagging.languages),
+        is_one_way=tagging.is_one_way,
+        max_tokens=run.max_tokens,
+        most_tokens=config.corpus.max_tokens,
+        sentences_seen=run.state.sentences_seen,
+        protect=config.corpus.protect,
+        source_vocab_size=run.tokenizers[0].vocab_size,
+        target_vocab_size=run.tokenizers[1].vocab_size,
+        licences=licences_of(run.state.parents),
+    )
+    (folder / DESCRIPTION).write_text(json_text(description.model_dump(mode="json")), encoding="utf-8")
 
 
 def read_bundle(
@@ -61,8 +89,6 @@ def read_bundle(
     decoding = description.decoding.model_dump(mode="json")
     config = parse_config({"name": name, **sections, "decoding": decoding}, str(path))
     source, target = load_pair(folder, config.tokenizer, description.tags)
-    if config.tokenizer.is_single:
-        target = source
     try:
         weights = load_file(weights_path)
     except SafetensorError as error:

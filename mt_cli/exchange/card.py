@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.tags import direction_of
 from mt_cli.corpus.languages import LANGUAGE_CODE, parsed
-from mt_cli.decoding.constraints import TOKENS_BESIDE_RATIO
+from mt_cli.decoding.engine import TOKENS_BESIDE_RATIO
 from mt_cli.evaluation.evaluate import SplitScores
 from mt_cli.evaluation.results import Report, RunSummary
 from mt_cli.evaluation.scores import LOWER_IS_BETTER, METRICS

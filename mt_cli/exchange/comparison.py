@@ -12,7 +12,8 @@ from rapidfuzz.distance import Indel
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import Engine, Ids, Sentence, TransformerEngine
+from mt_cli.decoding.engine import Engine, Ids, Sentence
+from mt_cli.decoding.transformer_engine import TransformerEngine
 from mt_cli.errors import MtError
 from mt_cli.evaluation.results import read_samples
 

@@ -13,6 +13,7 @@ from torch import nn
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2
 from mt_cli.errors import InputError
+from mt_cli.exchange.bundle import describe
 from mt_cli.exchange.comparison import Agreement, check_export
 from mt_cli.exchange.destinations import obstacles
 from mt_cli.exchange.names import LAYER
@@ -20,7 +21,6 @@ from mt_cli.exchange.sentencepiece import model_file
 from mt_cli.model.positions import fairseq_sinusoids, sinusoids
 from mt_cli.runtime.files import new_folder, write_text, writing
 from mt_cli.tokenizer.special_tokens import EOS, SOS, UNK
-from mt_cli.translation.exported import describe
 from mt_cli.translation.quality import QUALITY, read_quality
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16")
@@ -57,7 +57,7 @@ def write_model(run: TrainedRun, folder: Path, quantization: str, sentences: Seq
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)
     spec.save(str(folder))
-    engine = CTranslate2Engine(ctranslate2, folder, run.tokenizers, "cpu", is_strict=True)
+    engine = CTranslate2Engine(folder, run.tokenizers, "cpu", torch.get_num_threads(), is_strict=True)
     return check_export(run, engine, sentences, output, quantization)
 
 

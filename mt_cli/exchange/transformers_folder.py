@@ -13,9 +13,7 @@ from torch import Tensor, nn
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig, ModelConfig
-from mt_cli.decoding.constraints import max_length
-from mt_cli.decoding.engine import ForcedDecoding, Ids, Sentence
-from mt_cli.decoding.search import Hypothesis
+from mt_cli.decoding.engine import Attention, ForcedDecoding, Hypothesis, Ids, NBest, Sentence, max_length
 from mt_cli.errors import InputError, MtError, one_line
 from mt_cli.exchange.comparison import Agreement, check_export, with_tags
 from mt_cli.model.transformer import Transformer, outline
@@ -126,9 +124,7 @@ class TransformersEngine:
         return [self._layout.rows[0][index] for index in self._tokenizer(text)["input_ids"][:-1]]
 
     @torch.inference_mode()
-    def search(
-        self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1
-    ) -> list[list[Hypothesis]]:
+    def search(self, sentences: Sequence[Sentence], decoding: DecodingConfig, num_best: int = 1) -> list[NBest]:
         """Search greedily, without `no_repeat_ngram`, like the search that the result is compared with.
 
         A prefix is the language of the target.
@@ -158,7 +154,7 @@ class TransformersEngine:
             readings.append(ForcedDecoding(log_probs.tolist(), None))
         return readings
 
-    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Tensor]:
+    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Attention]:
         """See `Engine`; not implemented, because comparisons need no attention."""
         raise NotImplementedError
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
+from mt_cli.decoding.engine import Attention
 from mt_cli.runtime.console import display_width
 from mt_cli.runtime.files import write_atomically
 
@@ -43,7 +43,7 @@ class Curve(NamedTuple):
     is_dashed: bool = False
 
 
-Layers = Sequence[Mapping[str, Tensor]]
+Layers = Sequence[Mapping[str, Attention]]
 
 
 class Axis(NamedTuple):
@@ -63,17 +63,17 @@ def save_attention(layers: Layers, source: Axis, target: Axis, path: Path, title
         _save(figure, path)
 
 
-def attention_chart(weights_TS: Tensor, source: Axis, target: Axis) -> str:
+def attention_chart(weights_TS: Attention, source: Axis, target: Axis) -> str:
     """The picture of `save_attention` as the address of an SVG picture, `data:...`."""
     with _attention([{"": weights_TS}], source, target) as figure:
         return _address_of(figure)
 
 
-def save_positions(table_PD: Tensor, path: Path) -> None:
+def save_positions(table_PD: NDArray[np.float32], path: Path) -> None:
     """Write a picture of positional encodings, a row for each position; raises as `save_attention`."""
     with _figure((7.5, 4.5), layout="constrained") as figure:
         axes = figure.subplots()
-        image = axes.imshow(table_PD.float().cpu().numpy(), cmap="RdBu", aspect="auto", interpolation="nearest")
+        image = axes.imshow(table_PD, cmap="RdBu", aspect="auto", interpolation="nearest")
         axes.set(xlabel="dimension", ylabel="position", title="positional encoding")
         figure.colorbar(image, ax=axes)
         _save(figure, path)
@@ -145,7 +145,7 @@ def _attention(layers: Layers, source: Axis, target: Axis, title: str = "") -> I
             down, across = layer * lines_per_layer + number // num_across, number % num_across
             bottom = total_height - head - (down + 1) * (top + height) - down * _GAP
             box = (left + across * (width + _GAP), bottom, width, height)
-            axes = _heat_map(figure, weights.float().cpu().numpy(), box)
+            axes = _heat_map(figure, weights, box)
             _label(axes, columns, rows if across == 0 else (), size)
             axes.text(0.5, 1 + (top - 0.12) / height, name, size=9, ha="center", va="center", transform=axes.transAxes)
         length = min(2.0, height)

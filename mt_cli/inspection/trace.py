@@ -13,7 +13,8 @@ from torch import Tensor
 
 from mt_cli.corpus.rows import tagged_text
 from mt_cli.data.batch import pad
-from mt_cli.decoding.engine import Sentence
+from mt_cli.decoding.engine import Attention, Sentence
+from mt_cli.decoding.transformer_engine import TransformerEngine
 from mt_cli.errors import InputError
 from mt_cli.evaluation.results import Sample
 from mt_cli.inspection.figures import Axis, save_attention, save_positions
@@ -34,7 +35,7 @@ _MAX_TOKENS_OF_SAMPLE = 60
 class Map(NamedTuple):
     """Attention of one sentence."""
 
-    weights: Tensor
+    weights: Attention
     """Means over layers and heads, T x S."""
     source: Axis
     target: Axis
@@ -62,7 +63,7 @@ class Trace:
     """Output of the decoder: the translation and [EOS]."""
     text: str
     choices: list[Choice]
-    attention: dict[str, Tensor]
+    attention: dict[str, Attention]
     """For each of `KINDS`, weights of layers x heads x T x S."""
 
 
@@ -72,7 +73,7 @@ def trace_translation(translator: Translator, sentence: str, tag: str | None = N
 
     Raises InputError if the sentence is empty, or longer than the model was trained for.
     """
-    model = translator.model
+    model = model_of(translator)
     source, target = translator.source_tokenizer, translator.target_tokenizer
     text = tagged_text(" ".join(sentence.split()), translator.tagging, tag)
     (ids,), first_ids = source.encode([text]), source.first_target_ids([text])
@@ -87,11 +88,18 @@ def trace_translation(translator: Translator, sentence: str, tag: str | None = N
     probabilities_TV = logits_BTV[0].float().softmax(dim=-1)
     choices = [_choice(target, *step) for step in zip(probabilities_TV, [*best.ids, EOS_ID], strict=True)]
     attention = {
-        kind: torch.stack([weights_BHTS[0].float().cpu() for weights_BHTS in layers])
+        kind: torch.stack([weights_BHTS[0] for weights_BHTS in layers]).float().cpu().numpy()
         for kind, layers in zip(KINDS, weights, strict=True)
     }
     tokens, (text,) = target.tokens(best.ids), target.decode([best.ids])
     return Trace([*source.tokens(ids), EOS], [SOS, *tokens], [*tokens, EOS], text, choices, attention)
+
+
+def model_of(translator: Translator) -> Transformer:
+    """Model of a single run."""
+    engine = translator.engine
+    assert isinstance(engine, TransformerEngine) and isinstance(engine.model, Transformer), "an ensemble or an export"
+    return engine.model
 
 
 def _choice(tokenizer: Tokenizer, probabilities_V: Tensor, chosen: int) -> Choice:
@@ -137,7 +145,7 @@ def draw_model(model: Transformer, folder: Path, suffix: str) -> list[Path]:
     if model.source_embedding.positions is None:
         return []
     path = folder / f"positions.{suffix}"
-    save_positions(sinusoids(_NUM_POSITIONS, model.config.d_model), path)
+    save_positions(sinusoids(_NUM_POSITIONS, model.config.d_model).numpy(), path)
     return [path]
 
 
@@ -160,13 +168,13 @@ def draw_attention(trace: Trace, folder: Path, suffix: str) -> list[Path]:
             paths.append(folder / f"{kind.replace(' ', '_').replace('-', '_')}{end}.{suffix}")
             save_attention(drawn, *axes, paths[-1], f"{kind.capitalize()}: each row shows where a token looks")
     paths.append(folder / f"cross_attention_mean.{suffix}")
-    save_attention([{"": trace.attention[KINDS[2]].mean(dim=(0, 1))}], source, output, paths[-1])
+    save_attention([{"": trace.attention[KINDS[2]].mean(axis=(0, 1))}], source, output, paths[-1])
     return paths
 
 
-def _titled(layer: int, weights_HTS: Tensor) -> dict[str, Tensor]:
+def _titled(layer: int, weights_HTS: Attention) -> dict[str, Attention]:
     heads = {f"layer {layer}, head {head}": weights for head, weights in enumerate(weights_HTS, start=1)}
-    return heads | {f"layer {layer}, mean": weights_HTS.mean(dim=0)}
+    return heads | {f"layer {layer}, mean": weights_HTS.mean(axis=0)}
 
 
 def sample_attention(translator: Translator, samples: Sequence[Sample]) -> Map | None:
@@ -179,6 +187,11 @@ def sample_attention(translator: Translator, samples: Sequence[Sample]) -> Map |
         for text, source, target in zip(texts, sources, targets, strict=True)
         if source and target and max(len(source), len(target)) <= _MAX_TOKENS_OF_SAMPLE
     ]
-    for source, target, weights_TS in translator.attentions(pairs[:1]):
-        return Map(weights_TS, Axis("source", source), Axis("target", target))
-    return None
+    if not pairs:
+        return None
+    text, source, target = pairs[0]
+    (first_ids,) = translator.source_tokenizer.first_target_ids([text])
+    (weights_TS,) = translator.engine.attend([(source, [*first_ids, *target])])
+    source_axis = Axis("source", [*translator.source_tokenizer.tokens(source), EOS])
+    target_axis = Axis("target", [*translator.target_tokenizer.tokens(target), EOS])
+    return Map(weights_TS[len(first_ids) :], source_axis, target_axis)

@@ -15,7 +15,7 @@ from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.corpus.source_rows import names_of
 from mt_cli.data.prepare import Data, longest_source, sentences_seen
 from mt_cli.decoding.constraints import ReservedIds
-from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.decoding.transformer_engine import TransformerEngine
 from mt_cli.evaluation.results import Sample
 from mt_cli.evaluation.scores import (
     Score,

@@ -45,6 +45,22 @@ def one_ahead(items: Iterator[T]) -> Iterator[T]:
         yield cast("T", item)
 
 
+def threads_of(number: int | None) -> int:
+    """The given number of threads, which `tokenizers` uses, too; None: a thread per core, or 0 with OMP_NUM_THREADS."""
+    if number is not None:
+        os.environ["RAYON_NUM_THREADS"] = str(number)  # `tokenizers` reads it when it first encodes a batch.
+        return number
+    return 0 if "OMP_NUM_THREADS" in os.environ else num_usable_cores()
+
+
+def num_usable_cores() -> int:
+    """Number of cores that this process may use; on Linux, CPUs that share a core count once."""
+    cpus = os.sched_getaffinity(0) if sys.platform == "linux" else ()
+    paths = (Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list") for cpu in cpus)
+    cores = {path.read_bytes() for path in paths if path.exists()}
+    return min(num_usable_cpus(), len(cores) or num_usable_cpus())
+
+
 def num_usable_cpus() -> int:
     """Number of CPUs that this process may use, which the quota of a container (cgroup v2) can limit."""
     number = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

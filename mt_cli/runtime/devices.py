@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from mt_cli.errors import InputError
-from mt_cli.runtime.cpus import num_usable_cpus
+from mt_cli.runtime.cpus import threads_of
 from mt_cli.runtime.group import ALONE, Group
 
 _LIBC = ctypes.CDLL(None)
@@ -102,12 +102,10 @@ def reason_against_compiling(device: torch.device) -> str | None:
 
 
 def use_threads(number: int | None) -> None:
-    """Set the number of threads of PyTorch and `tokenizers`; None limits those of PyTorch to the usable CPUs."""
-    limit = torch.get_num_threads() if "OMP_NUM_THREADS" in os.environ else num_usable_cpus()
-    if number is not None or limit < torch.get_num_threads():
-        torch.set_num_threads(number or limit)
-    if number is not None:
-        os.environ["RAYON_NUM_THREADS"] = str(number)  # `tokenizers` reads it when it first encodes a batch.
+    """Set the number of threads of PyTorch and `tokenizers`; None limits those of PyTorch to the usable cores."""
+    limit = threads_of(number)
+    if number is not None or 0 < limit < torch.get_num_threads():
+        torch.set_num_threads(limit)
 
 
 def seed_device(device: torch.device, *numbers: int) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 PAD, UNK, SOS, EOS = "[PAD]", "[UNK]", "[SOS]", "[EOS]"
 SPECIAL_TOKENS = (PAD, UNK, SOS, EOS)
 PAD_ID, UNK_ID, SOS_ID, EOS_ID = range(4)
+NEVER_PRODUCED = (PAD_ID, SOS_ID)
 BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
 """Entries for single bytes, in order of their values."""
 JOINER, SPACE, NEVER_SEEN = "￭", "▁", "\ue000"

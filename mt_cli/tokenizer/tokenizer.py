@@ -253,6 +253,6 @@ def load_tokenizers(folder: Path, config: Config) -> TokenizerPair:
 
 
 def load_pair(folder: Path, config: TokenizerConfig, tags: Sequence[str]) -> TokenizerPair:
-    """Read the tokenizers in two files, as runs and exports have them; raises RunError if they cannot be read."""
+    """Read the tokenizers in two files, which are equal for one tokenizer; raises RunError if they cannot be read."""
     source = Tokenizer.load(folder / "tokenizer.source.json", config, tags)
-    return source, Tokenizer.load(folder / "tokenizer.target.json", config)
+    return source, source if config.is_single else Tokenizer.load(folder / "tokenizer.target.json", config)

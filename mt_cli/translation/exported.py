@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Field
 
-from mt_cli.checkpoint.state import licences_of
-from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.config.tags import Tagging
 from mt_cli.corpus.cache import digest_of_file, fingerprint
 from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.sentences import SentencesSeen
-from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2
+from mt_cli.decoding.ctranslate2 import CTranslate2Engine
 from mt_cli.errors import InputError, reason
-from mt_cli.runtime.files import json_text, read_model
+from mt_cli.runtime.cpus import threads_of
+from mt_cli.runtime.files import read_model
 from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS
-from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
+from mt_cli.tokenizer.tokenizer import load_pair
+from mt_cli.translation.translator import Translator
 
 DESCRIPTION = "model.json"
 
@@ -64,41 +65,10 @@ class Description(BaseModel):
     def languages(self) -> tuple[str, str]:
         return self.source_language, self.target_language
 
-    @classmethod
-    def of(cls, run: TrainedRun) -> Description:
-        config, tagging = run.config, run.config.corpus.tagging
-        return cls.model_construct(  # The values of a run are checked already.
-            model=config.model.model_dump(mode="json"),
-            tokenizer=config.tokenizer,
-            decoding=config.decoding,
-            source_language=config.corpus.source,
-            target_language=config.corpus.target,
-            tags=tagging.tags,
-            default_tag=tagging.default,
-            is_tag_required=tagging.is_required,
-            languages_of_tags=dict(tagging.languages),
-            is_one_way=tagging.is_one_way,
-            max_tokens=run.max_tokens,
-            most_tokens=config.corpus.max_tokens,
-            sentences_seen=run.state.sentences_seen,
-            protect=config.corpus.protect,
-            source_vocab_size=run.tokenizers[0].vocab_size,
-            target_vocab_size=run.tokenizers[1].vocab_size,
-            licences=licences_of(run.state.parents),
-        )
-
-
-def describe(run: TrainedRun, folder: Path) -> None:
-    """Write the tokenizers and the description of a run into a folder."""
-    for name, tokenizer in zip(("source", "target"), run.tokenizers, strict=True):
-        (folder / f"tokenizer.{name}.json").write_text(tokenizer.to_json(), encoding="utf-8")
-    description = Description.of(run).model_dump(mode="json")
-    (folder / DESCRIPTION).write_text(json_text(description), encoding="utf-8")
-
 
 def load_exported(
-    paths: Sequence[str | Path], device: str, precision: str, checkpoint: str | None
-) -> tuple[CTranslate2Engine, TokenizerPair, Description]:
+    paths: Sequence[str | Path], device: str, precision: str, checkpoint: str | None, num_threads: int | None
+) -> Translator:
     """Load a model that `mt export --format ctranslate2` wrote; `paths` has only its folder.
 
     Raises InputError if ctranslate2 is not installed, the folder has no such model, or a precision or checkpoint is
@@ -106,16 +76,19 @@ def load_exported(
     """
     if precision != "auto" or checkpoint is not None or len(paths) > 1:
         raise InputError("precision, checkpoint and ensemble are for the engine mt; an exported model has one of each")
-    ctranslate2, folder = import_ctranslate2(), Path(paths[0])
+    folder = Path(paths[0])
     try:
-        description = read_model(folder / DESCRIPTION, Description)
-        tokenizers = load_pair(folder, description.tokenizer, description.tags)
+        of = read_model(folder / DESCRIPTION, Description)
+        tokenizers = load_pair(folder, of.tokenizer, of.tags)
     except InputError as error:
         raise _refusal(folder, error) from None
     try:
-        return CTranslate2Engine(ctranslate2, folder, tokenizers, device), tokenizers, description
+        engine = CTranslate2Engine(folder, tokenizers, device, threads_of(num_threads))
     except (ValueError, RuntimeError) as error:  # Of the library, which reads the model.
         raise _refusal(folder, error) from None
+    limits = of.decoding, of.max_tokens, of.tagging, of.languages, of.most_tokens, of.protection
+    folder_digest = partial(digest_of_export, folder)
+    return Translator(engine, tokenizers, *limits, folder_digest, of.sentences_seen, engine.is_on_gpu)
 
 
 def _refusal(folder: Path, error: Exception) -> InputError:

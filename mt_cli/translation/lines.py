@@ -18,7 +18,7 @@ from mt_cli.corpus.glossary import FoundTerm, TermUse, term_uses
 from mt_cli.corpus.protected_text import NO_TEXT, ProtectedText, Restored
 from mt_cli.corpus.rows import tagged_text, untagged
 from mt_cli.corpus.sentences import has_letters, has_words, sentences_of
-from mt_cli.decoding.search import Hypothesis
+from mt_cli.decoding.engine import Hypothesis
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.translation.sentences import glue_of_translations, middle_of, split_point

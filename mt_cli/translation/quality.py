@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from pydantic import BaseModel, FiniteFloat
 
-from mt_cli.checkpoint.checkpoint import Checkpoint
-from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.corpus.sentences import has_letters
 from mt_cli.runtime.console import listed, say
 from mt_cli.runtime.files import read_model, write_atomically
@@ -210,8 +208,12 @@ def read_quality(path: Path, engine: str = "mt", checkpoint: str | None = None) 
     if not (path / QUALITY).exists():
         return None
     model = read_model(path / QUALITY, QualityModel)
-    is_of_weights = engine != "mt" or model.digest == Checkpoint(RunDirectory(path).path_of(checkpoint)).digest
-    return model if is_of_weights else None
+    if engine != "mt":
+        return model
+    from mt_cli.checkpoint.checkpoint import Checkpoint  # Imports PyTorch.
+    from mt_cli.checkpoint.directory import RunDirectory
+
+    return model if model.digest == Checkpoint(RunDirectory(path).path_of(checkpoint)).digest else None
 
 
 def format_review(item: Translation) -> str:

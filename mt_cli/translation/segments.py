@@ -9,15 +9,14 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-import torch
+import numpy as np
 
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.corpus.glossary import FoundTerm, Glossary
 from mt_cli.corpus.protected_text import RESERVED, ProtectedText
 from mt_cli.corpus.rows import untagged
 from mt_cli.corpus.term_marks import annotated, without_term_marks
-from mt_cli.decoding.engine import Engine, ForcedDecoding, Ids, Sentence
-from mt_cli.decoding.search import Hypothesis
+from mt_cli.decoding.engine import Engine, ForcedDecoding, Hypothesis, Ids, Sentence
 from mt_cli.errors import InputError
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import TokenizerPair
@@ -208,6 +207,6 @@ def with_own_tokens(forced: ForcedDecoding, segment: Segment) -> ForcedDecoding:
         is_rest_of_character = start == end and bool(columns)
         column = columns[-1] if is_rest_of_character else bisect_right(ends, segment.places[start])
         columns.append(min(column, len(ends) - 1))
-    attention = forced.attention.new_zeros(len(forced.attention), len(ends) + 1)
-    attention.index_add_(1, torch.tensor([*columns, len(ends)]), forced.attention)
+    attention = np.zeros((len(forced.attention), len(ends) + 1), np.float32)
+    np.add.at(attention.T, [*columns, len(ends)], forced.attention.T)
     return ForcedDecoding(forced.log_probs, attention)

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from itertools import product
 from operator import itemgetter
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from mt_cli.corpus.protected_text import ProtectedText, Restored
 from mt_cli.corpus.rows import untagged
-from mt_cli.decoding.engine import ForcedDecoding
+from mt_cli.decoding.engine import Attention, ForcedDecoding
 from mt_cli.tokenizer.special_tokens import ABSENT, EOS, UNK_ID, character_ends
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.lines import Alignment, Segment, Translation
@@ -104,7 +103,7 @@ def _alignment(text: str, forced: ForcedDecoding, tags: Sequence[str]) -> Alignm
     num_tags = int(untagged(text, tags) != text)
     if forced.attention is None or (weights := forced.attention[:-1, num_tags:-1]).shape[1] == 0:
         return []
-    return [(source + num_tags, target) for target, source in enumerate(weights.argmax(dim=1).tolist())]
+    return [(source + num_tags, target) for target, source in enumerate(weights.argmax(axis=1).tolist())]
 
 
 def _target_words(
@@ -149,17 +148,17 @@ def _overlapped(spans: Sequence[tuple[int, int]], start: int, end: int) -> range
     return range(first, last) if first < last else range(max(0, last - 1), max(1, last))
 
 
-def attended_words(segment: Segment, weights: Tensor, tokenizer: Tokenizer, tags: Sequence[str]) -> dict[int, str]:
+def attended_words(segment: Segment, weights: Attention, tokenizer: Tokenizer, tags: Sequence[str]) -> dict[int, str]:
     """Source word with the most attention for each target token, by TxS weights; tags are not words.
 
     If the source has unknown words, one of them is chosen: names are unknown on both sides, and attention often points
     to the word beside them. After Luong et al. 2015, "Addressing the Rare Word Problem in Neural Machine Translation",
     section 3.3.
     """
-    may_be_copied = torch.tensor(segment.ids) == UNK_ID
+    may_be_copied = np.array(segment.ids) == UNK_ID
     if not may_be_copied.any():
         may_be_copied[:] = True
         may_be_copied[0] = untagged(segment.text, tags) == segment.text or len(segment.ids) == 1
-    best = weights.masked_fill(~may_be_copied, -1.0).argmax(dim=1).tolist()
+    best = np.where(may_be_copied, weights, -1.0).argmax(axis=1).tolist()
     spans = tokenizer.spans(segment.text)
     return {place: segment.text[slice(*spans[source])] for place, source in enumerate(best)}

@@ -6,16 +6,11 @@ Translator.load("runs/quickstart").translate(["The old doctor sleeps."])
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
-from mt_cli.checkpoint.checkpoint import digest_of
-from mt_cli.checkpoint.trained import load_together
 from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.config.tags import NO_TAGS, Tagging
@@ -25,22 +20,17 @@ from mt_cli.corpus.languages import primary
 from mt_cli.corpus.protected_text import UNPROTECTED, Protection
 from mt_cli.corpus.rows import chosen_tag, tagged_text
 from mt_cli.corpus.sentences import SentencesSeen
-from mt_cli.decoding.constraints import ReservedIds
-from mt_cli.decoding.engine import Engine, TransformerEngine
+from mt_cli.decoding.engine import Engine
 from mt_cli.errors import InputError
-from mt_cli.model.ensemble import Ensemble
-from mt_cli.model.transformer import Transformer
 from mt_cli.runtime.console import say
-from mt_cli.runtime.devices import pick_device, pick_precision, use_threads
 from mt_cli.runtime.group import ALONE, Group
 from mt_cli.tokenizer.special_tokens import EOS
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.drafts import translations_with_marks
-from mt_cli.translation.exported import digest_of_export, load_exported
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks, may_have_marks
 from mt_cli.translation.lines import Alignment, LineSplitter, Translation
 from mt_cli.translation.quality import QualityModel
-from mt_cli.translation.segments import SegmentEngine, TextAndIds, with_terms
+from mt_cli.translation.segments import SegmentEngine, with_terms
 from mt_cli.translation.token_details import PairScore, details_of
 
 
@@ -84,32 +74,16 @@ class Translator:
         it. `num_threads` applies to the whole process. Each process of a `group` uses a GPU of its own. With the engine
         `ctranslate2`, `run` is a folder that `mt export` wrote.
         """
-        use_threads(num_threads)
         paths = [run] if isinstance(run, str | Path) else list(run)
+        if engine == "mt":
+            from mt_cli.translation.from_runs import load_runs  # Imports PyTorch.
+
+            return load_runs(paths, device, precision, checkpoint, num_threads, group)
         if engine == "ctranslate2":
-            exported, tokenizers, of = load_exported(paths, device, precision, checkpoint)
-            limits = of.decoding, of.max_tokens, of.tagging, of.languages, of.most_tokens, of.protection
-            folder_digest = partial(digest_of_export, Path(paths[0]))
-            return cls(exported, tokenizers, *limits, folder_digest, of.sentences_seen, exported.is_on_gpu)
-        if engine != "mt":
-            raise InputError(f"engine {engine}: use mt or ctranslate2")
-        runs = load_together(paths, "an ensemble", checkpoint)
-        first, corpus, torch_device = runs[0], runs[0].config.corpus, pick_device(device, group)
-        model = Ensemble([one.model for one in runs]) if len(runs) > 1 else first.model
-        model = model.to(torch_device, pick_precision(precision, torch_device)).eval()
-        return cls(
-            TransformerEngine(model, reserved=ReservedIds.of(first.tokenizers)),
-            first.tokenizers,
-            first.config.decoding,
-            min(one.max_tokens for one in runs),
-            corpus.tagging,
-            corpus.languages,
-            min(one.config.corpus.max_tokens for one in runs),
-            Protection.of(corpus.protect),
-            lambda: digest_of(model.state_dict()),
-            first.state.sentences_seen,
-            torch_device.type != "cpu",
-        )
+            from mt_cli.translation.exported import load_exported
+
+            return load_exported(paths, device, precision, checkpoint, num_threads)
+        raise InputError(f"engine {engine}: use mt or ctranslate2")
 
     def with_engine(self, engine: Engine) -> Translator:
         """Copy that computes with another engine; it has no digest, and can be pickled if the engine can."""
@@ -151,13 +125,6 @@ class Translator:
     def tags(self) -> tuple[str, ...]:
         """Tags that a sentence may begin with."""
         return self.tagging.tags
-
-    @property
-    def model(self) -> Transformer:
-        """The model of a `TransformerEngine`; an ensemble and other engines have none."""
-        assert isinstance(self.engine, TransformerEngine), "this engine does not show its model"
-        assert isinstance(self.engine.model, Transformer), "an ensemble has several"
-        return self.engine.model
 
     def target_tag(self, to: str | None) -> str | None:
         """Tag for a target language, or the tag itself; without a language, the default of the model.
@@ -239,13 +206,6 @@ class Translator:
         decoded = self._segments.force_decode(list(zip(tagged, source_ids, target_ids, strict=True)))
         tokens = ([*self.target_tokenizer.tokens(ids), EOS] for ids in target_ids)
         return [PairScore(row, forced.log_probs) for row, forced in zip(tokens, decoded, strict=True)]
-
-    def attentions(self, pairs: Sequence[TextAndIds]) -> Iterator[tuple[list[str], list[str], Tensor]]:
-        """For each pair: tokens of both sides, and the TxS mean over layers and heads of the cross-attention."""
-        for (_, source, target), forced in zip(pairs, self._segments.force_decode(pairs), strict=True):
-            assert forced.attention is not None
-            tokens = self.source_tokenizer.tokens(source), self.target_tokenizer.tokens(target)
-            yield [*tokens[0], EOS], [*tokens[1], EOS], forced.attention
 
     def word_alignments(self, lines: Sequence[Translation]) -> list[Alignment]:
         """Aligned words of each line and its best translation, as in `Details.word_alignment`, with any engine."""

@@ -24,12 +24,11 @@ from pathlib import Path
 from typing import Any
 
 import common
-import torch
+import numpy as np
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import Engine, Ids, Sentence
-from mt_cli.decoding.search import Hypothesis
+from mt_cli.decoding.engine import Attention, Engine, Hypothesis, Ids, Sentence
 from mt_cli.translation.pipeline import Pipeline
 from mt_cli.translation.stream import LineNotices, TranslatedLine, blocks, format_texts, translated_lines
 from mt_cli.translation.translator import Translator
@@ -145,8 +144,8 @@ class Sleeper:
         self.spans.append((started_at, time.perf_counter()))
         return results
 
-    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[torch.Tensor]:
-        return [torch.zeros(len(target) + 1, len(source) + 1) for source, target in pairs]
+    def attend(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Attention]:
+        return [np.zeros((len(target) + 1, len(source) + 1), np.float32) for source, target in pairs]
 
 
 def busy_fraction(run: Path, path: Path) -> float:

@@ -42,7 +42,8 @@ from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.data.batches import MixedPairs
 from mt_cli.data.encode import EncodedPairs
-from mt_cli.decoding.engine import Sentence, TransformerEngine, fitting_batch_tokens
+from mt_cli.decoding.engine import Sentence
+from mt_cli.decoding.transformer_engine import TransformerEngine, fitting_batch_tokens
 from mt_cli.model.transformer import Transformer, with_dtype
 from mt_cli.runtime.devices import describe_hardware, keep_memory, pick_device, pick_precision
 from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS

@@ -91,19 +91,6 @@ def bundle(trained, once):
     return once("bundle", lambda folder: export_bundle(TrainedRun.load(trained), folder / "model")) / "model"
 
 
-@pytest.fixture(scope="session")
-def served(trained, once):
-    """Export of the run `trained` to CTranslate2."""
-    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
-    from mt_cli.checkpoint.trained import TrainedRun
-    from mt_cli.exchange.ctranslate2 import export_ctranslate2
-
-    def make(folder):
-        export_ctranslate2(TrainedRun.load(trained), folder / "model", "float32", ["one two.", "ten."])
-
-    return once("served", make) / "model"
-
-
 @pytest.fixture
 def with_random_model():
     """A function that gives a run another model, which has these options and random weights."""

@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import ForcedDecoding
-from mt_cli.decoding.search import Hypothesis
+from mt_cli.decoding.engine import ForcedDecoding, Hypothesis
 from mt_cli.errors import MtError
 from mt_cli.exchange.comparison import compare
 

@@ -14,7 +14,7 @@ import torch
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import TokenizerConfig
-from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.decoding.transformer_engine import TransformerEngine
 from mt_cli.errors import InputError
 from mt_cli.exchange.bundle import export_bundle
 from mt_cli.exchange.ctranslate2 import export_ctranslate2
@@ -160,7 +160,7 @@ def test_an_export_aligns_words_by_the_penultimate_layer(trained, with_random_mo
     for (source, target), weights in zip(pairs, exported.engine.attend(pairs), strict=True):
         cross = run.model.eval().read(torch.tensor([[*source, EOS_ID]]), torch.tensor([[SOS_ID, *target]]))[1].cross
         mean = cross[layer][0].float().mean(dim=0)[:-1, :-1]
-        torch.testing.assert_close(weights[:-1, :-1], mean, atol=1e-4, rtol=0)
+        torch.testing.assert_close(torch.from_numpy(weights)[:-1, :-1], mean, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from huggingface_hub import ModelCard
 
 from mt_cli.checkpoint.trained import TrainedRun, write_run
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
-from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.decoding.transformer_engine import TransformerEngine
 from mt_cli.errors import MtError
 from mt_cli.evaluation.results import Report, RunSummary
 from mt_cli.exchange.card import model_card

@@ -14,8 +14,9 @@ from mt_cli.config.training import TrainingConfig
 from mt_cli.data.batches import MixedPairs
 from mt_cli.data.encode import EncodedPairs
 from mt_cli.data.packing import moved, shape_of, shaped_layout
-from mt_cli.decoding.engine import Sentence, TransformerEngine
+from mt_cli.decoding.engine import Sentence
 from mt_cli.decoding.predictor import Predictor
+from mt_cli.decoding.transformer_engine import TransformerEngine
 from mt_cli.model.cached_attention import has_cached_kernel
 from mt_cli.model.loss import Objective
 from mt_cli.model.packed_attention import attend_packed, has_row_kernels

@@ -2,7 +2,6 @@ import re
 
 import numpy as np
 import pytest
-import torch
 from matplotlib.image import imread
 
 from mt_cli.inspection.figures import Axis, font_note, save_attention
@@ -15,7 +14,7 @@ def test_a_weight_fills_the_cell_of_its_tokens(tmp_path):
 
     def cell_box(target, source):
         """Where a picture changes when one weight does: top, left, bottom, right."""
-        weights = torch.zeros(3, 4)
+        weights = np.zeros((3, 4))
         before = pixels(weights)
         weights[target, source] = 1
         after = pixels(weights)
@@ -30,7 +29,7 @@ def test_a_weight_fills_the_cell_of_its_tokens(tmp_path):
 
 def test_a_token_is_drawn_as_text_and_not_as_markup(tmp_path):
     tokens = ["שלום", "مرحبا", "$x$", "a_b", "￭ing", "▁a"]
-    save_attention([{"": torch.eye(6)}], Axis("source", tokens), Axis("target", "stuvyz"), tmp_path / "a.svg")
+    save_attention([{"": np.eye(6)}], Axis("source", tokens), Axis("target", "stuvyz"), tmp_path / "a.svg")
     text = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert all(f">{shown}<" in text for shown in ("שלום", "مرحبا", "$x$", "a_b", "ing", "▁a"))
     assert font_note(tokens) is None
@@ -38,7 +37,7 @@ def test_a_token_is_drawn_as_text_and_not_as_markup(tmp_path):
 
 @pytest.mark.parametrize(("number", "size"), [(9, 4), (5, 11), (17, 30), (1, 60)])
 def test_a_picture_of_attention_fits_on_a_page(number, size, tmp_path):
-    maps = {f"head {index}": torch.eye(size) for index in range(number)}
+    maps = {f"head {index}": np.eye(size) for index in range(number)}
     axes = (Axis(name, ["a"] * size) for name in ("source", "target"))
     save_attention([maps], *axes, tmp_path / "a.svg", "Title")
     text = (tmp_path / "a.svg").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
-from mt_cli.decoding.search import Hypothesis
+from mt_cli.decoding.engine import Hypothesis
 from mt_cli.errors import DivergenceError, InputError
 from mt_cli.tokenizer.vocabulary_training import train_tokenizer
 from mt_cli.translation.stream import TextWork, format_texts

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from mt_cli.config.tags import Tagging, direction_of
 from mt_cli.corpus.protected_text import UNPROTECTED
-from mt_cli.decoding.search import Hypothesis
+from mt_cli.decoding.engine import Hypothesis
 from mt_cli.evaluation.evaluate import SplitScores
 from mt_cli.serving.models import Direction, Models, ServedModel
 from mt_cli.translation.lines import Segment, TextHypothesis, Translation

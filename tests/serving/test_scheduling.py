@@ -8,7 +8,8 @@ from serving_server import wait_for
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import Sentence, TransformerEngine
+from mt_cli.decoding.engine import Sentence
+from mt_cli.decoding.transformer_engine import TransformerEngine
 from mt_cli.errors import InputError
 from mt_cli.serving import scheduling
 from mt_cli.serving.errors import RequestCancelled

@@ -210,7 +210,7 @@ def test_too_little_memory_is_reported_as_temporary(serve, monkeypatch):
     def lacking(*arguments, **options):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr("mt_cli.decoding.engine.search", lacking)
+    monkeypatch.setattr("mt_cli.decoding.transformer_engine.search", lacking)
     with serve() as server:
         status, headers, _ = server.ask("/translate", TEXT)
     assert status == 503 and int(headers["Retry-After"]) >= 1

@@ -44,6 +44,13 @@ def test_a_command_imports_only_what_it_needs(words, modules, trained):
     assert heavy_modules("from mt_cli.cli.main import main; main()", *words) == modules
 
 
+def test_ctranslate2_translates_without_torch(served):
+    """Earlier versions of the library import PyTorch themselves."""
+    words = ["translate", "a b", "--json", "--engine", "ctranslate2", "--run", served]
+    modules = heavy_modules("from mt_cli.cli.main import main; main()", *words)
+    assert modules <= SENTENCE - {"torch"} | heavy_modules("import ctranslate2")
+
+
 def test_init_files_import_nothing(root):
     for path in (root / "mt_cli").rglob("*/__init__.py"):
         assert all(isinstance(node, ast.Expr) for node in ast.parse(path.read_text(encoding="utf-8")).body)

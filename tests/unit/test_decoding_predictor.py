@@ -8,13 +8,14 @@ import torch
 from tiny_models import padded, some_sources, tiny_model
 
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding import engine as engine_module
 from mt_cli.decoding import predictor as predictor_module
 from mt_cli.decoding import search as search_module
+from mt_cli.decoding import transformer_engine as engine_module
 from mt_cli.decoding.constraints import TokenMask
-from mt_cli.decoding.engine import Sentence, TransformerEngine, batches_that_recur
+from mt_cli.decoding.engine import Sentence
 from mt_cli.decoding.predictor import Predictor
 from mt_cli.decoding.search import ON_CPU, ON_GPU, Beams, search
+from mt_cli.decoding.transformer_engine import TransformerEngine, batches_that_recur
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.model.cache import rounded_sentences
 from mt_cli.model.transformer import Transformer

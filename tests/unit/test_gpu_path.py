@@ -17,9 +17,10 @@ from mt_cli.data.batches import MixedPairs
 from mt_cli.decoding import predictor as predictor_module
 from mt_cli.decoding import search as search_module
 from mt_cli.decoding.constraints import FREE, Constraints
-from mt_cli.decoding.engine import Sentence, TransformerEngine
+from mt_cli.decoding.engine import Sentence
 from mt_cli.decoding.predictor import Predictor
 from mt_cli.decoding.search import ON_CPU, ON_GPU, Beams, Independent, search
+from mt_cli.decoding.transformer_engine import TransformerEngine
 from mt_cli.errors import DivergenceError
 from mt_cli.model import kernels
 from mt_cli.model import loss as loss_module

@@ -3,7 +3,8 @@ import torch
 from tiny_models import padded, some_sources, tiny_model
 
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import Sentence, TransformerEngine
+from mt_cli.decoding.engine import Sentence
+from mt_cli.decoding.transformer_engine import TransformerEngine
 from mt_cli.model.ensemble import Ensemble
 
 SOURCES = some_sources(4)

@@ -141,7 +141,8 @@ def test_each_translation_has_the_reserved_tokens_of_its_source(tokenizers, sear
     import torch
 
     from mt_cli.decoding.constraints import ReservedIds
-    from mt_cli.decoding.engine import Sentence, TransformerEngine
+    from mt_cli.decoding.engine import Sentence
+    from mt_cli.decoding.transformer_engine import TransformerEngine
     from mt_cli.model.transformer import Transformer
 
     tokenizer = tokenizers["word_level" if prefix is None else "bpe"]

@@ -7,8 +7,8 @@ from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import InitConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import prepare
-from mt_cli.decoding import engine as engine_module
 from mt_cli.decoding import predictor as predictor_module
+from mt_cli.decoding import transformer_engine as engine_module
 from mt_cli.decoding.predictor import Predictor
 from mt_cli.evaluation.token_loss import score_tokens
 from mt_cli.model.adapters import add_adapters

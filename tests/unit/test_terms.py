@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,8 +22,7 @@ from mt_cli.data.encode import EncodedPairs
 from mt_cli.data.lexicon import lexicons_of
 from mt_cli.data.term_pairs import TERM_SHARE
 from mt_cli.data.training_pairs import changed_texts
-from mt_cli.decoding.engine import ForcedDecoding
-from mt_cli.decoding.search import Hypothesis
+from mt_cli.decoding.engine import ForcedDecoding, Hypothesis
 from mt_cli.errors import ConfigError, InputError
 from mt_cli.exchange.sentencepiece import splits_alike
 from mt_cli.tokenizer.vocabulary_training import train_tokenizer
@@ -227,7 +225,7 @@ class Copier:
         maps = []
         for source, target in pairs:
             places = [place for place, index in enumerate([*source, -1]) if index not in self.marks]
-            maps.append(torch.eye(len(source) + 1)[places])
+            maps.append(np.eye(len(source) + 1)[places])
             assert len(places) == len(target) + 1
         return maps
 

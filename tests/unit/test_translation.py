@@ -4,8 +4,8 @@ import unicodedata
 from dataclasses import replace
 from itertools import product
 
+import numpy as np
 import pytest
-import torch
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from linear import assert_linear
@@ -18,8 +18,8 @@ from mt_cli.corpus.languages import SPACELESS
 from mt_cli.corpus.protected_text import RESERVED, Protection
 from mt_cli.corpus.sentences import SentencesSeen, has_letters, has_words, sentences_of
 from mt_cli.decoding.constraints import ReservedIds
-from mt_cli.decoding.engine import ForcedDecoding, TransformerEngine
-from mt_cli.decoding.search import Hypothesis
+from mt_cli.decoding.engine import ForcedDecoding, Hypothesis
+from mt_cli.decoding.transformer_engine import TransformerEngine
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.vocabulary_training import train_tokenizer
 from mt_cli.translation.inline_marks import PLACEHOLDERS, InlineMarks
@@ -169,7 +169,7 @@ class Parrot:
     def force_decode(self, pairs):
         self.num_read.append(len(pairs))
         shapes = [(len(source) + 1, len(target) + 1) for source, target in pairs]
-        return [ForcedDecoding([-1.0] * height, torch.eye(width)[width - height :]) for width, height in shapes]
+        return [ForcedDecoding([-1.0] * height, np.eye(width)[width - height :]) for width, height in shapes]
 
     def attend(self, pairs):
         return [forced.attention for forced in self.force_decode(pairs)]

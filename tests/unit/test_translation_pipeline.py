@@ -8,7 +8,7 @@ from itertools import count, islice
 import pytest
 
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
-from mt_cli.decoding.search import Hypothesis
+from mt_cli.decoding.engine import Hypothesis
 from mt_cli.tokenizer.vocabulary_training import train_tokenizer
 from mt_cli.translation.pipeline import MOST_BLOCKS, Pipeline
 from mt_cli.translation.translator import Translator
