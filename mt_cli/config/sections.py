@@ -236,7 +236,7 @@ class Config(Section):
             if self.training.validate_every_steps is None:
                 yield "training.validate_every_steps: missing; an epoch of a stream may never end"
             has_end = self.training.max_steps is not None or self.training.max_minutes is not None
-            if self.training.schedule in ("linear", "cosine") and not has_end:
+            if self.training.has_falling_rate and not has_end:
                 yield "training.max_steps: missing; the schedule of a stream needs it or max_minutes"
 
     def _augmentation_fits(self) -> Iterator[str]:

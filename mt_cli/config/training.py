@@ -94,9 +94,14 @@ class TrainingConfig(Section):
     def most_concatenated(self) -> int:
         return 2 if self.concatenated_pairs else 1
 
+    @property
+    def has_falling_rate(self) -> bool:
+        """True if the learning rate falls to zero at the end, so that a longer run has other weights from the start."""
+        return self.schedule in ("linear", "cosine")
+
     @if_complete
     def _ends(self) -> Iterator[str]:
         if self.max_steps is self.max_epochs is self.max_minutes is self.patience is None:
             yield "max_epochs: nothing ends this run; set max_steps, max_epochs, max_minutes or patience"
-        elif self.schedule in ("linear", "cosine") and self.max_steps is self.max_epochs is self.max_minutes is None:
+        elif self.has_falling_rate and self.max_steps is self.max_epochs is self.max_minutes is None:
             yield (f"schedule: {self.schedule} falls to zero at the end; set max_steps, max_epochs or max_minutes")

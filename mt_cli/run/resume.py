@@ -181,12 +181,19 @@ def check_data(directory: RunDirectory, now: Mapping[str, str], state: RunState)
 def _reconcile_best(setup: Setup, state: RunState) -> None:
     """Make state and best checkpoint agree about the best step and the metric that selects it."""
     directory, metric_id = setup.run.directory, setup.validator.metric_id
+    training = setup.run.config.training
+    goes_on = not state.reason_to_stop(training)
+
+    def is_of_end(best: RunState | None) -> bool:
+        """Whether the run validated only because it ended there; see `TrainingLoop.validate_end`."""
+        return best is not None and best.best_step == state.position.step != state.best_step
+
+    if state.best_step and goes_on and is_of_end(directory.best_state()) and not state.is_validation_due(training):
+        say(f"note: the best step is {state.best_step:,} again, because the validation at the end was not due")
     directory.restore_best(state.best_step)
     best = directory.best_state()
-    is_of_end = best is not None and best.best_step == state.position.step != state.best_step
-    if best is not None and (is_of_end or best.averaged_steps):
-        # The run validated only because it ended there; an uninterrupted run would not have this validation.
-        if state.best_step or not state.reason_to_stop(setup.run.config.training):
+    if best is not None and (is_of_end(best) or best.averaged_steps):
+        if state.best_step or goes_on:
             remove(directory.best_path)
         best = None
     if best is not None:

@@ -38,8 +38,9 @@ COST_OF_SAMPLING = 1.5
 in CPU time, with the recipe of `mt init` for 6,000 pairs of Spanish and Aymara, in blocks of 512 lines."""
 _MOST_EPOCHS, _FEWEST_ROUNDS = 20, 6
 """Rounds follow each other after at most so many epochs, and a run whose length is known has about so many."""
-_LITTLE = 0.3
-"""Share of the updates below which little can be expected."""
+_LITTLE, _FEW = 0.3, 600
+"""Share of the updates, and number of updates, below which little can be expected. Captions have BLEU 38 with 926 of
+8,700 updates (41 with all), texts of few pairs chrF 13 to 19 with 350 of 2,800 to 4,400."""
 
 
 @dataclass
@@ -162,7 +163,7 @@ class Plan:
         updates = f"About {self.num_steps:,}{of_all} updates{every}"
         if not length.num_steps:
             return f"{updates}."
-        little = "expect little; " if self.num_steps < _LITTLE * length.num_steps else ""
+        little = "expect little; " if self.num_steps < min(_FEW, _LITTLE * length.num_steps) else ""
         return f"{updates}: {little}all take about {self.minutes_for(length.num_steps):,} minutes."
 
     def minutes_for(self, num_steps: int, seconds_per_step: float | None = None) -> int:
@@ -235,7 +236,7 @@ def planned_rate(config: TrainingConfig, step: int, length: Length, plan: Plan |
         return learning_rate(config, step, length.num_steps)
     warmed_up = config.model_copy(update={"warmup_steps": plan.warmup_steps})
     rate = min(learning_rate(warmed_up, step, plan.last_step(length)), plan.largest_rate or math.inf)
-    if config.schedule not in ("linear", "cosine"):
+    if not config.has_falling_rate:
         return rate
     left = (plan.training_seconds - elapsed_seconds) / (0.1 * plan.training_seconds)
     return min(rate, config.learning_rate * min(1.0, max(0.0, left)))

@@ -102,6 +102,22 @@ def test_a_stopped_run_equals_an_unstopped_one(train, begin, assert_same_run, tm
     assert_same_run(tmp_path / "runs/parts", whole)
 
 
+@pytest.mark.parametrize("schedule", ["linear", "constant"])
+def test_going_on_keeps_the_best_weights_of_an_end(train, tmp_path, monkeypatch, schedule):
+    """With a constant learning rate, the run equals one that never stopped, and says so."""
+    options, run = {"schedule": schedule, "best_metric": "loss"}, RunDirectory(tmp_path / "runs/run")
+    assert train("run", max_steps=8, **options)[0] == 0
+    assert run.best_state().best_step == 8, "not due, and better than the validation at step 6"
+    act_at(monkeypatch, 9, send(signal.SIGTERM))
+    status, _, err = train("run", max_steps=22, **options)
+    best_step = 8 if schedule == "linear" else 6
+    assert status == 130 and run.best_state().best_step == run.newest_state().best_step == best_step
+    assert ("the best step is 6 again" in err) == (best_step == 6)
+    metrics = (run.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [row["step"] for row in map(json.loads, metrics) if "valid/loss" in row]
+    assert rows == ([6, 8] if best_step == 8 else [6])
+
+
 @pytest.fixture
 def slow_steps(monkeypatch):
     """A clock of training that advances with each step, from step 25 half as much as before, and by nothing else."""
