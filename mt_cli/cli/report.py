@@ -34,7 +34,7 @@ def report(
     More: docs/runs.md
     """
     path = run_path(run)
-    from mt_cli.evaluation.results import RunSummary
+    from mt_cli.evaluation.results import RunSummary, notes_on_training
     from mt_cli.exchange.destinations import describe_destinations
     from mt_cli.inspection.page import page_of
     from mt_cli.runtime.files import real_path, write_bytes, write_output
@@ -52,6 +52,8 @@ def report(
     write = write_output if output else write_bytes  # A link in a run, which may be a stranger's, is not followed.
     write(page, f"{text}\n".encode("utf-8", "backslashreplace"))
     show(str(page))
+    for note in notes_on_training(runs[0].report) if runs[0].report and not against else ():
+        say(f"note: {note}")
 
 
 def _baseline(run: Path, other: Path) -> Baseline | None:

@@ -93,6 +93,18 @@ def notes_on_reading(corpora: Mapping[str, Corpus]) -> list[str]:
     return list(dict.fromkeys(note for part in parts for note in part.notes))
 
 
+def note_on_dropped(train: Corpus) -> list[str]:
+    """A note if filters dropped many training pairs, with the most frequent reason."""
+    counts = sum((Counter(train.counts(part)) for part in train.parts), Counter[str]())
+    num_read = counts.total()
+    dropped = Counter({status: count for status, count in counts.items() if status not in ("kept", "held_out")})
+    if dropped.total() <= _MANY_DROPPED * num_read:
+        return []
+    ((reason, count),) = dropped.most_common(1)
+    share = f"{dropped.total() / num_read:.0%} of {num_read:,} training pairs"
+    return [f"{share} are dropped, {count:,} of them as {reason}; mt data check has all reasons"]
+
+
 def _stream_row(name: str, source: TextSource, counts: Mapping[str, int] | None) -> dict[str, Any]:
     commit = commit_of(source)
     row: dict[str, Any] = {"corpus": "train", "name": name, **({} if commit is None else {"commit": commit})}

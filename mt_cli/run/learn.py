@@ -43,6 +43,8 @@ _LEAST_SHARE = 0.25
 _ROWS_OF_STREAM = 100_000
 _SAMPLE = 5_000
 """Largest number of pairs of a direction that corrections are compared with."""
+_FEW = 80
+"""Corrections below which little is learned; see docs/localisation.md."""
 _HELD_OUT = 8
 """One source in so many is held out."""
 _REPEATS, _OLD_PER_CORRECTION, _FEWEST_OLD = 16, 2, 8
@@ -210,7 +212,9 @@ class _Learner:
             self._write(learned, num_learned)
             append_corrections(trial / _CORRECTIONS, self._corrections)
             write_text(trial / _RECORD, record.model_dump_json())
-        say(f"learning {num_learned:,} corrections")
+        say(f"learning {num_learned:,} correction{'s' * (num_learned > 1)}")
+        if num_learned < _FEW:
+            say(f"note: fewer than {_FEW} teach little; some 200 are worth the time")
         if record.share == 1:
             with notices_in(trial / _LOG):
                 train_in(RunDirectory(trial), load_config(RunDirectory(trial).config_path), self._cache)

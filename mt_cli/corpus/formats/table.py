@@ -103,7 +103,7 @@ def format_of(path: Path, name: str | None = None) -> Format:
             raise CorpusError(f"{path}: is a spreadsheet; save it as CSV in UTF-8, and give that file")
         raise CorpusError(
             f"{path}: not a file with both sides ({', '.join(BY_SUFFIX)}); if it is one of two files with a sentence "
-            "per line, give both (mt init: --valid A --valid B); if it is a table, set `format` (mt init "
+            "per line, give both (mt init: --files A B, --valid A --valid B); if it is a table, set `format` (mt init "
             f"--format) to {', '.join(get_args(FormatName))}"
         )
     return BY_SUFFIX["." + suffix.split(".")[1]]
