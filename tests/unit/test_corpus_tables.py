@@ -7,6 +7,8 @@ import pytest
 from formats import packed, read
 
 from mt_cli.config.sources import FileSource, FormatName
+from mt_cli.corpus.formats.table import read_file
+from mt_cli.corpus.rows import ReadReport
 from mt_cli.errors import ColumnError, CorpusError
 
 SEPARATORS = {"tsv": "\t", "csv": ","}
@@ -124,6 +126,17 @@ def test_a_header_with_other_languages_is_no_pair(tmp_path, header, languages):
     path = write(tmp_path / "a.tsv", [names, ["a"] * len(names)])
     with pytest.raises(ColumnError, match=f"line 1: .*{source} and {target}.*`columns`"):
         read(path, (source, target))
+
+
+@pytest.mark.parametrize(("first", "is_noted"), [("Español;Guaraní;Nota", True), ("Gracias.;Aguyje.;", False)])
+def test_a_first_line_like_a_heading_is_noted(tmp_path, first, is_noted):
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join([first, *["uno dos tres cuatro;peteĩ mokõi mbohapy irundy;"] * 20]), encoding="utf-8")
+    report = ReadReport()
+    assert len([*read_file(path, ("es", "gn"), None, None, report)]) == 21
+    assert [*report.notes()] == is_noted * [
+        f"{path}, line 1: seems to be a heading, and is read as a pair; if it is one: --columns Español Guaraní"
+    ]
 
 
 def test_a_file_is_read_in_the_given_format(tmp_path):

@@ -19,6 +19,8 @@ Record = tuple[int, list[str]]
 _QUOTED_CELL = re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
 _LINES_EXAMINED = 10_000
 _LINES_COMPARED = 20
+_FEWEST_SENTENCES, _LONG = 10, 3
+"""Least number of texts below a heading, and number of words that they have more than on average."""
 
 
 def is_quoted(path: Path) -> bool:
@@ -106,6 +108,9 @@ def read_table(
     if most <= max(source, target):
         problem = f"found {most} column{'s' * (most != 1)}"
         raise CorpusError(f"{where}: {problem}; a .tsv file has a tab between source and target, a .csv file a comma")
+    if not has_header and _may_be_header(first, rows[1:], source):
+        names = " ".join((first[source], first[target]))
+        report.choices.append(f"{where}: seems to be a heading, and is read as a pair; if it is one: --columns {names}")
     for number, cells in chain(examined[has_header:], records):
         width = _width(cells)
         if width == 0:
@@ -118,6 +123,12 @@ def read_table(
         else:
             counts = f"has {len(cells):,} cell{'s' * (len(cells) != 1)}, and the others have {most:,}"
             raise CorpusError(f"{path}, line {number:,}: {counts}; a separator in a sentence would shift the pair")
+
+
+def _may_be_header(first: Sequence[str], rows: Sequence[Sequence[str]], column: int) -> bool:
+    """True if all cells of the first record are single words, and a column has sentences in the next ones."""
+    lengths = [len(cells[column].split()) for cells in rows if len(cells) > column]
+    return len(lengths) >= _FEWEST_SENTENCES and sum(lengths) > _LONG * len(lengths) and all(map(str.isalpha, first))
 
 
 def _width(cells: Sequence[str]) -> int:
