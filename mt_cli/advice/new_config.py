@@ -29,7 +29,7 @@ from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.corpus.source_rows import read_rows
 from mt_cli.data.encode import SIDES
 from mt_cli.data.prepare import read, sample
-from mt_cli.data.statistics import note_on_dropped, notes_on_reading
+from mt_cli.data.statistics import notes_on_dropped, notes_on_reading
 from mt_cli.errors import ColumnError, CorpusError, InputError
 from mt_cli.exchange.destinations import describe_destinations, note_on_protection, protects_spans
 from mt_cli.training.plan import FIRST_ROUND, SHARE_OF_ROUNDS
@@ -72,7 +72,7 @@ def new_config(
         tree, decision = begun_with(parent, tree, cache, runs, destination)
     problems = find_problems(read(decision.config, cache), decision.config, cache)
     refuse_processed(problems, "add --accept-processed")
-    notes = [*sides.notes, *notes_on_reading(corpora), *note_on_dropped(corpora["train"]), *([kinds] if kinds else [])]
+    notes = [*sides.notes, *notes_on_reading(corpora), *notes_on_dropped(corpora["train"]), *([kinds] if kinds else [])]
     (first, second), origins = sides.languages, sides.origins
     lines = [f"languages: {first} to {second} ({first} {origins[0]}, {second} {origins[1]})"]
     lines += [f"note: {note}" for note in notes] + [problem.with_repair for problem in problems]

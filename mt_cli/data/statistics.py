@@ -93,10 +93,10 @@ def notes_on_reading(corpora: Mapping[str, Corpus]) -> list[str]:
     return list(dict.fromkeys(note for part in parts for note in part.notes))
 
 
-def note_on_dropped(train: Corpus) -> list[str]:
+def notes_on_dropped(train: Corpus) -> list[str]:
     """A note if filters dropped many training pairs, with the most frequent reason."""
-    counts = sum((Counter(train.counts(part)) for part in train.parts), Counter[str]())
-    num_read = counts.total()
+    counts = train.counts()
+    num_read = sum(counts.values())
     dropped = Counter({status: count for status, count in counts.items() if status not in ("kept", "held_out")})
     if dropped.total() <= _MANY_DROPPED * num_read:
         return []

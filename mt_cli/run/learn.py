@@ -44,7 +44,7 @@ _ROWS_OF_STREAM = 100_000
 _SAMPLE = 5_000
 """Largest number of pairs of a direction that corrections are compared with."""
 _FEW = 80
-"""Corrections below which little is learned; see docs/localisation.md."""
+"""Of 84 corrections, 5 were right afterwards (docs/localisation.md)."""
 _HELD_OUT = 8
 """One source in so many is held out."""
 _REPEATS, _OLD_PER_CORRECTION, _FEWEST_OLD = 16, 2, 8
@@ -213,8 +213,8 @@ class _Learner:
             append_corrections(trial / _CORRECTIONS, self._corrections)
             write_text(trial / _RECORD, record.model_dump_json())
         say(f"learning {num_learned:,} correction{'s' * (num_learned > 1)}")
-        if num_learned < _FEW:
-            say(f"note: fewer than {_FEW} teach little; some 200 are worth the time")
+        if number - num_refused < _FEW:
+            say("note: so few teach little; some 200 are worth the time")
         if record.share == 1:
             with notices_in(trial / _LOG):
                 train_in(RunDirectory(trial), load_config(RunDirectory(trial).config_path), self._cache)

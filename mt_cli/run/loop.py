@@ -51,7 +51,7 @@ def optimize(setup: Setup, state: RunState) -> Ending:
             loop.select_pairs()
         loop.save()
         if reason := state.reason_to_stop(training):
-            loop.validate_end()
+            loop.validate()
         else:
             reason = loop.run()
         if records is not None:
@@ -83,7 +83,8 @@ class TrainingLoop:
     def run(self) -> str:
         """Train until there is a reason to stop, and return that reason.
 
-        Raises RunInterruptedError after a signal, with the state saved.
+        If the run ends between two validations, it saves first and validates after that; if it goes on, see
+        `resume.restore`. Raises RunInterruptedError after a signal, with the state saved.
         """
         self._make_round()  # If the run was stopped in a round; otherwise this does nothing.
         for report in self._steps():
@@ -106,7 +107,7 @@ class TrainingLoop:
                 self._note_on_time(reason)
                 note_unselected(self._setup.run.config, self._state)
                 self.save()
-                self.validate_end()
+                self.validate()
                 return reason
         raise AssertionError("the optimisation never ends by itself")
 
@@ -254,16 +255,6 @@ class TrainingLoop:
             self._records.write_samples(step, validation.samples)
         self._say_scores(validation, is_best)
         release_memory()
-
-    def validate_end(self) -> None:
-        """Validate at the end of the run, after it is saved.
-
-        If the run goes on, this validation counts only if the learning rate has fallen to zero. Otherwise, the run
-        equals one that never stopped, which validates when it is due.
-        """
-        self.validate()
-        if self._config.has_falling_rate:
-            self.save()
 
     def select_pairs(self) -> None:
         """Select training pairs once, if the config asks for it: after a validation when half of the updates are made.

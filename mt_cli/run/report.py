@@ -29,7 +29,7 @@ class Ending:
     """Results of a training, and of the parts of its end that are done."""
 
     state: RunState
-    """State after the last validation, which no checkpoint has: a run that goes on would not have this validation."""
+    """State after the last validation, which no state that a run resumes from has."""
     stopped_because: str
     num_parameters: int
     length: Length

@@ -179,23 +179,28 @@ def check_data(directory: RunDirectory, now: Mapping[str, str], state: RunState)
 
 
 def _reconcile_best(setup: Setup, state: RunState) -> None:
-    """Make state and best checkpoint agree about the best step and the metric that selects it."""
-    directory, metric_id = setup.run.directory, setup.validator.metric_id
-    training = setup.run.config.training
-    goes_on = not state.reason_to_stop(training)
+    """Make state and best checkpoint agree about the best step and the metric that selects it.
 
-    def is_of_end(best: RunState | None) -> bool:
-        """Whether the run validated only because it ended there; see `TrainingLoop.validate_end`."""
-        return best is not None and best.best_step == state.position.step != state.best_step
-
-    if state.best_step and goes_on and is_of_end(directory.best_state()) and not state.is_validation_due(training):
-        say(f"note: the best step is {state.best_step:,} again, because the validation at the end was not due")
-    directory.restore_best(state.best_step)
-    best = directory.best_state()
-    if best is not None and (is_of_end(best) or best.averaged_steps):
-        if state.best_step or goes_on:
-            remove(directory.best_path)
-        best = None
+    A run that ends between two validations is validated after it is saved. If it goes on, this validation counts only
+    if the learning rate fell to zero: a longer run has other weights then. Otherwise, the run equals one that never
+    stopped, which validates when it is due.
+    """
+    directory, metric_id, training = setup.run.directory, setup.validator.metric_id, setup.run.config.training
+    goes_on, best = not state.reason_to_stop(training), directory.best_state()
+    is_of_end = best is not None and best.best_step == state.position.step != state.best_step
+    is_mean = best is not None and best.averaged_steps is not None
+    is_extra = is_of_end and not is_mean and goes_on and not state.is_validation_due(training)
+    if is_extra and training.has_falling_rate:
+        state.num_validations_without_better = 0
+    else:
+        if is_extra and state.best_step:
+            say(f"note: the best step is {state.best_step:,} again, because the validation at the end was not due")
+        directory.restore_best(state.best_step)
+        best = directory.best_state()
+        if best is not None and (best.averaged_steps or best.best_step == state.position.step != state.best_step):
+            if state.best_step or goes_on:
+                remove(directory.best_path)
+            best = None
     if best is not None:
         state.set_best(best.best_step, best.best_value, best.best_loss, best.best_metric)
     elif state.best_step:

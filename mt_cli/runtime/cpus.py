@@ -45,8 +45,11 @@ def one_ahead(items: Iterator[T]) -> Iterator[T]:
         yield cast("T", item)
 
 
-def threads_of(number: int | None) -> int:
-    """The given number of threads, which `tokenizers` uses, too; None: a thread per core, or 0 with OMP_NUM_THREADS."""
+def limit_threads(number: int | None) -> int:
+    """Limit the threads of `tokenizers`; return the given number, or a thread per core, or 0 with OMP_NUM_THREADS.
+
+    0 leaves the number to a library that reads this variable.
+    """
     if number is not None:
         os.environ["RAYON_NUM_THREADS"] = str(number)  # `tokenizers` reads it when it first encodes a batch.
         return number

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from mt_cli.errors import InputError
-from mt_cli.runtime.cpus import threads_of
+from mt_cli.runtime.cpus import limit_threads
 from mt_cli.runtime.group import ALONE, Group
 
 _LIBC = ctypes.CDLL(None)
@@ -103,7 +103,7 @@ def reason_against_compiling(device: torch.device) -> str | None:
 
 def use_threads(number: int | None) -> None:
     """Set the number of threads of PyTorch and `tokenizers`; None limits those of PyTorch to the usable cores."""
-    limit = threads_of(number)
+    limit = limit_threads(number)
     if number is not None or 0 < limit < torch.get_num_threads():
         torch.set_num_threads(limit)
 

@@ -39,8 +39,8 @@ in CPU time, with the recipe of `mt init` for 6,000 pairs of Spanish and Aymara,
 _MOST_EPOCHS, _FEWEST_ROUNDS = 20, 6
 """Rounds follow each other after at most so many epochs, and a run whose length is known has about so many."""
 _LITTLE, _FEW = 0.3, 600
-"""Share of the updates, and number of updates, below which little can be expected. Captions have BLEU 38 with 926 of
-8,700 updates (41 with all), texts of few pairs chrF 13 to 19 with 350 of 2,800 to 4,400."""
+"""Share of the updates, and number of updates, below both of which little can be expected. Captions have BLEU 38
+with 926 of 8,700 updates (41 with all), texts of few pairs chrF 13 to 19 with 350 of 2,800 to 4,400."""
 
 
 @dataclass

@@ -16,7 +16,7 @@ from mt_cli.corpus.protected_text import Protection
 from mt_cli.corpus.sentences import SentencesSeen
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine
 from mt_cli.errors import InputError, reason
-from mt_cli.runtime.cpus import threads_of
+from mt_cli.runtime.cpus import limit_threads
 from mt_cli.runtime.files import read_model
 from mt_cli.tokenizer.special_tokens import SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import load_pair
@@ -78,17 +78,27 @@ def load_exported(
         raise InputError("precision, checkpoint and ensemble are for the engine mt; an exported model has one of each")
     folder = Path(paths[0])
     try:
-        of = read_model(folder / DESCRIPTION, Description)
-        tokenizers = load_pair(folder, of.tokenizer, of.tags)
+        description = read_model(folder / DESCRIPTION, Description)
+        tokenizers = load_pair(folder, description.tokenizer, description.tags)
     except InputError as error:
         raise _refusal(folder, error) from None
     try:
-        engine = CTranslate2Engine(folder, tokenizers, device, threads_of(num_threads))
+        engine = CTranslate2Engine(folder, tokenizers, device, limit_threads(num_threads))
     except (ValueError, RuntimeError) as error:  # Of the library, which reads the model.
         raise _refusal(folder, error) from None
-    limits = of.decoding, of.max_tokens, of.tagging, of.languages, of.most_tokens, of.protection
-    folder_digest = partial(digest_of_export, folder)
-    return Translator(engine, tokenizers, *limits, folder_digest, of.sentences_seen, engine.is_on_gpu)
+    return Translator(
+        engine,
+        tokenizers,
+        description.decoding,
+        description.max_tokens,
+        description.tagging,
+        description.languages,
+        description.most_tokens,
+        description.protection,
+        partial(digest_of_export, folder),
+        description.sentences_seen,
+        engine.is_on_gpu,
+    )
 
 
 def _refusal(folder: Path, error: Exception) -> InputError:

@@ -23,16 +23,16 @@ def load_runs(
     use_threads(threads)
     runs = load_together(paths, "an ensemble", checkpoint)
     first, corpus, torch_device = runs[0], runs[0].config.corpus, pick_device(device, group)
-    model = Ensemble([one.model for one in runs]) if len(runs) > 1 else first.model
+    model = Ensemble([run.model for run in runs]) if len(runs) > 1 else first.model
     model = model.to(torch_device, pick_precision(precision, torch_device)).eval()
     return Translator(
         TransformerEngine(model, reserved=ReservedIds.of(first.tokenizers)),
         first.tokenizers,
         first.config.decoding,
-        min(one.max_tokens for one in runs),
+        min(run.max_tokens for run in runs),
         corpus.tagging,
         corpus.languages,
-        min(one.config.corpus.max_tokens for one in runs),
+        min(run.config.corpus.max_tokens for run in runs),
         Protection.of(corpus.protect),
         lambda: digest_of(model.state_dict()),
         first.state.sentences_seen,

@@ -41,11 +41,15 @@ Result = TypeVar("Result")
 
 
 FIXED_LENGTH = """
-from mt_cli.decoding import constraints, ctranslate2
-from mt_cli.tokenizer.special_tokens import EOS_ID
+import sys
+from mt_cli.decoding import ctranslate2, engine
+from mt_cli.tokenizer import special_tokens
 
-constraints.NEVER_PRODUCED += (EOS_ID,)
-constraints.max_length = ctranslate2.max_length = lambda *_: {length}
+for module in engine, special_tokens, ctranslate2, sys.modules.get("mt_cli.decoding.constraints"):  # It imports torch.
+    if hasattr(module, "NEVER_PRODUCED"):
+        module.NEVER_PRODUCED += (special_tokens.EOS_ID,)
+    if hasattr(module, "max_length"):
+        module.max_length = lambda *_: {length}
 call = ctranslate2.CTranslate2Engine._call
 ctranslate2.CTranslate2Engine._call = lambda *arguments, **options: call(
     *arguments, **options | {{"min_decoding_length": {length}}}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mt_cli.corpus.columns import columns_of, is_header
 from mt_cli.corpus.lines import LONGEST, read_lines, read_whole_lines
-from mt_cli.corpus.rows import Columns, Languages, Names, ReadReport, Row
+from mt_cli.corpus.rows import Columns, Languages, Names, ReadReport, Row, is_of_word
 from mt_cli.errors import ColumnError, CorpusError
 
 Record = tuple[int, list[str]]
@@ -20,7 +20,7 @@ _QUOTED_CELL = re.compile(r'"[^"]*+(?:""[^"]*+)*+"')
 _LINES_EXAMINED = 10_000
 _LINES_COMPARED = 20
 _FEWEST_SENTENCES, _LONG = 10, 3
-"""Least number of texts below a heading, and number of words that they have more than on average."""
+"""Fewest records below a header, and mean number of words above which a column of theirs has sentences."""
 
 
 def is_quoted(path: Path) -> bool:
@@ -108,9 +108,9 @@ def read_table(
     if most <= max(source, target):
         problem = f"found {most} column{'s' * (most != 1)}"
         raise CorpusError(f"{where}: {problem}; a .tsv file has a tab between source and target, a .csv file a comma")
-    if not has_header and _may_be_header(first, rows[1:], source):
-        names = " ".join((first[source], first[target]))
-        report.choices.append(f"{where}: seems to be a heading, and is read as a pair; if it is one: --columns {names}")
+    if columns is None and not has_header and _may_be_header(first, rows[1:], source):
+        names = ", ".join((first[source], first[target]))
+        report.choices.append(f"{where}: seems to be a header, and is read as a pair; if it is one: columns: [{names}]")
     for number, cells in chain(examined[has_header:], records):
         width = _width(cells)
         if width == 0:
@@ -128,7 +128,12 @@ def read_table(
 def _may_be_header(first: Sequence[str], rows: Sequence[Sequence[str]], column: int) -> bool:
     """True if all cells of the first record are single words, and a column has sentences in the next ones."""
     lengths = [len(cells[column].split()) for cells in rows if len(cells) > column]
-    return len(lengths) >= _FEWEST_SENTENCES and sum(lengths) > _LONG * len(lengths) and all(map(str.isalpha, first))
+    return len(lengths) >= _FEWEST_SENTENCES and sum(lengths) > _LONG * len(lengths) and all(map(_is_word, first))
+
+
+def _is_word(cell: str) -> bool:
+    """True for a word, and for an empty cell."""
+    return all(map(is_of_word, cell.strip()))
 
 
 def _width(cells: Sequence[str]) -> int:
