@@ -65,6 +65,8 @@ def evaluate(
     from mt_cli.evaluation import compare
     from mt_cli.evaluation.evaluate import format_scores
     from mt_cli.evaluation.results import notes_on_comparison, read_report
+    from mt_cli.runtime.files import read_model
+    from mt_cli.translation.exported import DESCRIPTION, Description
 
     search["tag"] = translator.target_tag(to) if to or source else None
     languages = translator.tagging.direction(search["tag"], translator.languages)
@@ -79,7 +81,8 @@ def evaluate(
         test_set = compare.read_split(RunDirectory(paths[0]), config, split, Cache(RUNS / ".cache"))
     test_set = test_set.into(to) if to else test_set
     direction = translator.languages[0], to or translator.languages[1]
-    scorer = compare.scorer_for(config, test_set.name, direction[1], bool(to), bleu_tokenizer)
+    scored_with = config or read_model(paths[0] / DESCRIPTION, Description).tokenizer
+    scorer = compare.scorer_for(scored_with, test_set.name, direction[1], bool(to), bleu_tokenizer)
     system = compare.System(paths, translator, config, checkpoint, search, direction)
     comet_scorer = compare.load_comet(comet) if comet else None
     scores = compare.evaluate_system(system, test_set, scorer, against, load, comet_scorer)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from mt_cli.checkpoint.directory import RunDirectory, is_imported
-from mt_cli.config.sections import Config
+from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.config.tags import Tagging
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.plain_text import input_lines
@@ -234,10 +234,13 @@ def _translate(
     return translations
 
 
-def scorer_for(config: Config | None, name: str, language: str, is_chosen: bool, bleu_tokenizer: str | None) -> Scorer:
-    """Scorer for a corpus of a config; for `language` instead if `is_chosen`, or without a config."""
-    if config is None:
-        return Scorer.of(language, bleu_tokenizer or "auto")
+def scorer_for(
+    config: Config | TokenizerConfig, name: str, language: str, is_chosen: bool, bleu_tokenizer: str | None
+) -> Scorer:
+    """Scorer for a corpus of a config; for `language` instead if `is_chosen`, or with the tokenizer of an export."""
+    if isinstance(config, TokenizerConfig):
+        scorer = Scorer.of(language, bleu_tokenizer or "auto")
+        return replace(scorer, spelling=config.changes_of_spelling, cleans=True)
     scorer = scorer_of(config, name, bleu_tokenizer)
     return scorer.for_language(language) if is_chosen else scorer
 
