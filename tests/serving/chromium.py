@@ -127,6 +127,7 @@ class Page:
         if method == "Log.entryAdded" and params["entry"]["source"] == "security":
             self.problems.append(params["entry"]["text"])
         if method == "Fetch.requestPaused":
+            self.is_intercepting = True
             request, number = params["request"], params["requestId"]
             answer = next((answer for part, answer in self.answers.items() if part in request["url"]), None)
             reply = answer(request) if answer else None
@@ -138,11 +139,15 @@ class Page:
                 self.fulfill(number, *reply)
 
     held: list
+    is_intercepting = False
 
     def intercept(self, part, answer):
         """Let `answer(request)` give None (ask the server), `(status, object, headers)`, or "hold"."""
-        self.answers[part], self.held = answer, []
+        self.answers[part], self.held, self.is_intercepting = answer, [], False
         self.call("Fetch.enable", patterns=[{"urlPattern": "*"}])
+        if self.evaluate("location.protocol").startswith("http"):  # Chromium may let the next requests pass.
+            probe = "fetch('page/icon.svg', {cache: 'no-store'}).then(() => 0)"
+            self.wait_for(lambda: self.evaluate(probe) or self.is_intercepting, "a request that is intercepted")
 
     def fulfill(self, number, status, content, headers=None):
         """Answer a request that is held; it may have been given up meanwhile."""
