@@ -72,7 +72,9 @@ def new_config(
         tree, decision = begun_with(parent, tree, cache, runs, destination)
     problems = find_problems(read(decision.config, cache), decision.config, cache)
     refuse_processed(problems, "add --accept-processed")
-    notes = [*sides.notes, *notes_on_reading(corpora), *notes_on_dropped(corpora["train"]), *([kinds] if kinds else [])]
+    counts = corpora["train"].counts()
+    dropped = notes_on_dropped(sum(counts.values()), counts)
+    notes = [*sides.notes, *notes_on_reading(corpora), *dropped, *([kinds] if kinds else [])]
     (first, second), origins = sides.languages, sides.origins
     lines = [f"languages: {first} to {second} ({first} {origins[0]}, {second} {origins[1]})"]
     lines += [f"note: {note}" for note in notes] + [problem.with_repair for problem in problems]

@@ -18,7 +18,7 @@ from mt_cli.corpus.rows import by_language
 from mt_cli.corpus.source_rows import names_of
 from mt_cli.data.prepare import Data, sample, times_per_epoch
 
-_MANY_DROPPED = 0.1
+_MANY_DROPPED, _KEPT = 0.1, ("kept", "held_out")
 _LINES_EXAMINED, _PAIRS_EXAMINED = 1_000, 20_000
 
 
@@ -63,7 +63,7 @@ def _part_row(data: Data, name: str, index: int) -> dict[str, Any]:
     skipped = [] if is_share else [*part.skipped]  # The rows of `train` have them.
     counts = corpus.counts(part)
     # Filters ran before this share was held out; the rows of `train` count the pairs that they dropped.
-    dropped = {} if is_share else {key: count for key, count in counts.items() if key not in ("kept", "held_out")}
+    dropped = {} if is_share else {key: count for key, count in counts.items() if key not in _KEPT}
     if statistics.num_too_long[index]:
         dropped["max_tokens"] = statistics.num_too_long[index]
     return {
@@ -93,11 +93,9 @@ def notes_on_reading(corpora: Mapping[str, Corpus]) -> list[str]:
     return list(dict.fromkeys(note for part in parts for note in part.notes))
 
 
-def notes_on_dropped(train: Corpus) -> list[str]:
-    """A note if filters dropped many training pairs, with the most frequent reason."""
-    counts = train.counts()
-    num_read = sum(counts.values())
-    dropped = Counter({status: count for status, count in counts.items() if status not in ("kept", "held_out")})
+def notes_on_dropped(num_read: int, counts: Mapping[str, int]) -> list[str]:
+    """A note if many of the training pairs that were read are dropped, by their counts by status."""
+    dropped = Counter({status: count for status, count in counts.items() if status not in _KEPT})
     if dropped.total() <= _MANY_DROPPED * num_read:
         return []
     ((reason, count),) = dropped.most_common(1)
@@ -134,10 +132,8 @@ def describe_data(data: Data, config: Config) -> list[str]:
     lines.extend(f"note: {note}" for note in notes)
     training = [row for row in rows if row["corpus"] == "train" and "dropped" in row]
     num_read = sum(row["num_read"] for row in training)
-    num_dropped = sum(sum(row["dropped"].values()) for row in training)
-    if num_dropped > _MANY_DROPPED * num_read:
-        lines.append(f"note: {num_dropped / num_read:.0%} of train was dropped; see `mt data check` for the reasons")
-    return lines
+    dropped_from_train = sum((Counter(row["dropped"]) for row in training), Counter[str]())
+    return [*lines, *(f"note: {note}" for note in notes_on_dropped(num_read, dropped_from_train))]
 
 
 def notes_on_overlap(rows: Sequence[Mapping[str, Any]]) -> list[str]:

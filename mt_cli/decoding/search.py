@@ -17,7 +17,7 @@ from torch import Tensor
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.data.packing import round_up
 from mt_cli.decoding.constraints import Constraints, Prefixes, ReservedIds, TokenMask, select
-from mt_cli.decoding.engine import Hypothesis, penalty_of
+from mt_cli.decoding.engine import Hypothesis, NBest, penalty_of
 from mt_cli.decoding.next_tokens import best_tokens, sampled_tokens
 from mt_cli.decoding.predictor import Predictor
 from mt_cli.errors import DivergenceError
@@ -56,7 +56,7 @@ def search(
     prefixes: Prefixes = (),
     predictor: Predictor | None = None,
     reserved: ReservedIds | None = None,
-) -> list[list[Hypothesis]]:
+) -> list[NBest]:
     """The `num_best` hypotheses (or samples) of each sentence of `src_ids` BxS, which is on the CPU, best first.
 
     A hypothesis begins with the prefix of its sentence, if `prefixes` are given, and has the `reserved` tokens of its
@@ -75,12 +75,12 @@ def search(
 @torch.inference_mode()
 def run_search(
     predictor: Predictor, src_ids: Tensor, constraints: Constraints, state: Independent | Beams, num_best: int = 1
-) -> list[list[Hypothesis]]:
+) -> list[NBest]:
     """Extend a state token by token until every sentence is done; return `num_best` hypotheses of each."""
     num_beams, pace, last = state.scores.shape[1], pace_of(src_ids.device), max(constraints.ends_at)
     tokens_R = torch.full((len(src_ids) * num_beams,), SOS_ID, device=src_ids.device)
     sentences = torch.arange(len(src_ids))  # Of the rows that remain, on the CPU.
-    hypotheses: dict[int, list[Hypothesis]] = {}
+    hypotheses: dict[int, NBest] = {}
     with predictor.start(src_ids, num_beams) as prediction:
         while True:
             logits_RV = prediction.next(tokens_R)
@@ -175,7 +175,7 @@ class Independent:
         """B, True where a score is not a number."""
         return self.scores.isnan().any(dim=1)
 
-    def hypotheses(self, num_best: int) -> list[list[Hypothesis]]:
+    def hypotheses(self, num_best: int) -> list[NBest]:
         """The best hypotheses of each sentence, best first."""
         alpha, results = self.decoding.length_penalty, []
         for rows, log_probs in zip(self.ids.tolist(), self.scores.tolist(), strict=True):
@@ -238,7 +238,7 @@ class Beams:
         """B, True where a score is not a number."""
         return (self.scores + self.finished_scores).isnan().any(dim=1)
 
-    def hypotheses(self, num_best: int) -> list[list[Hypothesis]]:
+    def hypotheses(self, num_best: int) -> list[NBest]:
         """The best finished hypotheses of each sentence, best first."""
         sentences = zip(self.finished_ids[:, :num_best].tolist(), self.finished_scores.tolist(), strict=True)
         return [

@@ -22,6 +22,7 @@ from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special_tokens import EOS, EOS_ID, SOS, SOS_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
+from mt_cli.translation.segments import SegmentEngine
 from mt_cli.translation.translator import Translator
 
 KINDS = ("encoder self-attention", "decoder self-attention", "cross-attention")  # As in `AttentionMaps`.
@@ -189,9 +190,10 @@ def sample_attention(translator: Translator, samples: Sequence[Sample]) -> Map |
     ]
     if not pairs:
         return None
-    text, source, target = pairs[0]
-    (first_ids,) = translator.source_tokenizer.first_target_ids([text])
-    (weights_TS,) = translator.engine.attend([(source, [*first_ids, *target])])
+    _, source, target = pairs[0]
+    engine = SegmentEngine(translator.engine, translator.tokenizers, translator.tags)
+    (forced,) = engine.force_decode(pairs[:1], with_scores=False)
+    assert forced.attention is not None
     source_axis = Axis("source", [*translator.source_tokenizer.tokens(source), EOS])
     target_axis = Axis("target", [*translator.target_tokenizer.tokens(target), EOS])
-    return Map(weights_TS[len(first_ids) :], source_axis, target_axis)
+    return Map(forced.attention, source_axis, target_axis)

@@ -84,7 +84,7 @@ class TrainingLoop:
         """Train until there is a reason to stop, and return that reason.
 
         If the run ends between two validations, it saves first and validates after that; if it goes on, see
-        `resume.restore`. Raises RunInterruptedError after a signal, with the state saved.
+        `resume._reconcile_best`. Raises RunInterruptedError after a signal, with the state saved.
         """
         self._make_round()  # If the run was stopped in a round; otherwise this does nothing.
         for report in self._steps():

@@ -16,7 +16,7 @@ from mt_cli.corpus.glossary import FoundTerm, Glossary
 from mt_cli.corpus.protected_text import RESERVED, ProtectedText
 from mt_cli.corpus.rows import untagged
 from mt_cli.corpus.term_marks import annotated, without_term_marks
-from mt_cli.decoding.engine import Engine, ForcedDecoding, Hypothesis, Ids, Sentence
+from mt_cli.decoding.engine import Engine, ForcedDecoding, Hypothesis, Ids, NBest, Sentence
 from mt_cli.errors import InputError
 from mt_cli.tokenizer.special_tokens import UNK_ID
 from mt_cli.tokenizer.tokenizer import TokenizerPair
@@ -62,7 +62,7 @@ class SegmentEngine:
 
     def _hypotheses(
         self, segments: Sequence[Segment], decoding: DecodingConfig, num_best: int, prefix_ids: Sequence[Ids]
-    ) -> list[list[Hypothesis]]:
+    ) -> list[NBest]:
         """Search for the hypotheses of each segment, without its language."""
         first_ids = self.tokenizers[0].first_target_ids([segment.text for segment in segments])
         if any(first_ids):

@@ -28,7 +28,7 @@ import numpy as np
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import Attention, Engine, Hypothesis, Ids, Sentence
+from mt_cli.decoding.engine import Attention, Engine, Hypothesis, Ids, NBest, Sentence
 from mt_cli.translation.pipeline import Pipeline
 from mt_cli.translation.stream import LineNotices, TranslatedLine, blocks, format_texts, translated_lines
 from mt_cli.translation.translator import Translator
@@ -137,7 +137,7 @@ class Sleeper:
 
     spans: list[tuple[float, float]] = field(default_factory=list)
 
-    def search(self, sentences: Sequence[Sentence], *options: object) -> list[list[Hypothesis]]:
+    def search(self, sentences: Sequence[Sentence], *options: object) -> list[NBest]:
         started_at = time.perf_counter()
         results = [[Hypothesis(list(sentence.ids), 0.0)] for sentence in sentences]
         time.sleep(max(0.0, started_at + _SECONDS_OF_LINE * len(sentences) - time.perf_counter()))
