@@ -224,7 +224,8 @@ def _vocabulary(facts: Facts, max_size: float) -> dict[str, Choice]:
     words, sizes = np.log(DATA["diverse_vocabulary" if facts.is_diverse else "vocabulary"]).T
     size = exp(np.interp(log(min(max(facts.num_target_words, 1), 1e12)), words, sizes))
     source, target = facts.scripts
-    is_shared = bool(source & target) or not (source and target)
+    has_both = facts.num_directions > 1
+    is_shared = bool(source & target) or not (source and target) or has_both
     is_one = is_shared or any(obstacle.key == "tokenizer.shared" for obstacle in facts.obstacles)
     size *= 1 if is_one else DATA["share_of_separate_vocabulary"]
     why = "more entries would be too rare to learn"
@@ -233,10 +234,11 @@ def _vocabulary(facts: Facts, max_size: float) -> dict[str, Choice]:
     if size > (limit := max(_MIN_VOCABULARY, facts.num_distinct_words + _NUM_BYTES)):
         size, why = limit, "there are few distinct words"
     scripts = " and ".join(sorted(source & target))
+    why_shared = "each side has both languages" if has_both else "the scripts differ"
     return {
         "algorithm": Choice("bpe", "subwords leave no word unknown"),
         "vocab_size": Choice(round(size), why),
-        "shared": Choice(is_shared, f"the script of both sides is {scripts}" if scripts else "the scripts differ"),
+        "shared": Choice(is_shared, f"the script of both sides is {scripts}" if scripts else why_shared),
     }
 
 

@@ -15,7 +15,7 @@ from mt_cli.runtime.files import write_text
 
 _WAYS = (
     "give a FOLDER, or one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME; for a second file "
-    "of --valid or --test, repeat the option"
+    "of --valid, --test or --mono, repeat the option"
 )
 _KINDS = ("files", "file", "dataset", "example")
 Tree = dict[str, Any]

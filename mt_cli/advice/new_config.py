@@ -175,7 +175,8 @@ def _describe_texts(texts: Mapping[str, Any], languages: Languages) -> Iterator[
         yield f"monolingual: {', '.join(paths)} in {by_side[side]}"
     yield (
         f"  the model also learns {languages[1]} to {languages[0]}; after {FIRST_ROUND:.0%} of the updates, when it "
-        f"can, it translates lines and learns from the pairs, too, which takes up to {SHARE_OF_ROUNDS:.0%} more time"
+        f"can, it translates lines and learns from the pairs, too: about 1.5 times as many updates, and up to "
+        f"{SHARE_OF_ROUNDS:.0%} more time"
     )
     yield (
         "note: this makes a short run worse, because fewer updates are left for each direction; use it where all "

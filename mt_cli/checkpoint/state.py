@@ -71,6 +71,8 @@ class Round:
     """Step at which training on the round began."""
     num_lines: dict[str, Count] = field(default_factory=dict)
     """Lines translated in all rounds, by side of the text."""
+    tried_step: Count = 0
+    """Step at which the model was too poor for another round."""
 
 
 @dataclass

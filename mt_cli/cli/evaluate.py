@@ -80,7 +80,7 @@ def evaluate(
         assert config is not None  # `_check_test_set` refuses other engines.
         test_set = compare.read_split(RunDirectory(paths[0]), config, split, Cache(RUNS / ".cache"))
     test_set = test_set.into(to) if to else test_set
-    direction = translator.languages[0], to or translator.languages[1]
+    direction = languages if to else translator.languages
     scored_with = config or read_model(paths[0] / DESCRIPTION, Description).tokenizer
     scorer = compare.scorer_for(scored_with, test_set.name, direction[1], bool(to), bleu_tokenizer)
     system = compare.System(paths, translator, config, checkpoint, search, direction)

@@ -16,6 +16,7 @@ from mt_cli.cli.review import Review, other_language, with_quality
 from mt_cli.cli.streams import Output, check_distinct, check_output
 from mt_cli.corpus.lines import count_lines
 from mt_cli.corpus.plain_text import check_plain_text, input_lines
+from mt_cli.corpus.rows import Languages
 from mt_cli.errors import InputError
 from mt_cli.runtime.console import say
 from mt_cli.runtime.group import ALONE, Group
@@ -90,16 +91,16 @@ def translate(
     search = options.search_options(overrides, **choices, sample=sample or None) | {"split_sentences": split_sentences}
     to_read = None if review is None else Review.of(review, output_file, interactive)
 
-    def load(group: Group = ALONE, texts: Iterable[str] = ()) -> tuple[Translator, dict[str, Any], str]:
+    def load(group: Group = ALONE, texts: Iterable[str] = ()) -> tuple[Translator, dict[str, Any], Languages]:
         """Translator, and its options for the direction; see `_direction`."""
         paths = group.from_main(lambda: options.run_paths(run))
         translator = options.load_translator(paths, device, precision, engine, checkpoint, threads, group)
-        direction, language = _direction(translator, to, terms)
+        direction, languages = _direction(translator, to, terms)
         options.note_little_learned(paths, engine)
         if review is not None or as_json:
             needed, is_sampled = review is not None, search.get("sample", False)
-            translator = with_quality(translator, paths, engine, checkpoint, needed, is_sampled, texts, language)
-        return translator, direction, language
+            translator = with_quality(translator, paths, engine, checkpoint, needed, is_sampled, texts, languages[0])
+        return translator, direction, languages
 
     if input_file is not None and not as_lines and _is_of_documents(input_file):
         if sentences or interactive or n_best > 1 or as_json or alignment or prefix or devices > 1:
@@ -139,12 +140,12 @@ def translate(
             to_read.finish()
 
 
-def _direction(translator: Translator, to: str | None, terms: list[Path] | None) -> tuple[dict[str, Any], str]:
-    """Options of `translate_fully` for a target language and its glossaries, and the source language."""
+def _direction(translator: Translator, to: str | None, terms: list[Path] | None) -> tuple[dict[str, Any], Languages]:
+    """Options of `translate_fully` for a target language and its glossaries, and the languages of both sides."""
     tag = translator.target_tag(to)
     direction = translator.tagging.direction(tag, translator.languages)
     glossary = options.read_terms(terms, direction, translator)
-    return {"tag": tag} | ({"terms": glossary} if glossary else {}), direction[0]
+    return {"tag": tag} | ({"terms": glossary} if glossary else {}), direction
 
 
 def _is_of_documents(path: Path) -> bool:
@@ -173,7 +174,7 @@ def _output_of_documents(path: Path, output: Path | None) -> Path:
 
 
 def _translate_documents(
-    load: Callable[[], tuple[Translator, dict[str, Any], str]],
+    load: Callable[[], tuple[Translator, dict[str, Any], Languages]],
     search: dict[str, Any],
     paths: tuple[Path, Path],
     columns: tuple[str | None, str | None],
@@ -185,14 +186,14 @@ def _translate_documents(
     from mt_cli.documents.document import Options
     from mt_cli.documents.translate import Job, translate_documents
 
-    (translator, direction, language), (column, keys) = load(), columns
+    (translator, direction, languages), (column, keys) = load(), columns
     search = search | direction | {"with_details": share is not None}
-    options = Options(translator.languages, column, tuple(keys.split(",")) if keys else ())
+    options = Options(languages, column, tuple(keys.split(",")) if keys else ())
     settings = options, translates_all, translator.decoding, share, translator.quality
     key = repr((translator.digest, sorted(search.items(), key=str), *settings))
     job = Job(translator, search, options, translates_all, key)
     if share is not None:
-        job = replace(job, review=share, doubt_of=partial(other_language, language))
+        job = replace(job, review=share, doubt_of=partial(other_language, languages[0]))
     translate_documents(*paths, job, is_strict)
 
 

@@ -100,8 +100,10 @@ def written_out(corpus: CorpusConfig) -> CorpusConfig:
     With `both_directions`, each list of sources is followed by the same sources with `reverse`. The own tag of a source
     goes before that of its direction, as one tag: `<bt><2en>`. With `monolingual`, `train` also has the reverse
     direction, unless another model translates the only text, which is in the target language. Raises ValueError if a
-    direction would have no tag of its own.
+    direction would have no tag of its own, or if both directions are asked for beside `monolingual`.
     """
+    if corpus.both_directions and corpus.monolingual:
+        raise ValueError("monolingual: it adds the reverse direction, for its texts alone; remove `both_directions`")
     groups = corpus.groups
     tags = [source.tag or "" for sources in groups.values() for source in sources]
     # With the tag of a language, the sources were written out before.

@@ -125,5 +125,5 @@ def other_kind(prefix: bytes) -> str | None:
 
 def not_utf8(piece: bytes, place: int) -> str:
     """Problem of a piece of a file whose byte at `place` is not UTF-8."""
-    advice = "convert the file to UTF-8, from windows-1252 or another encoding"
+    advice = "convert the file to UTF-8, from windows-1252, windows-1251 (Cyrillic) or another encoding"
     return f"not UTF-8 (found 0x{piece[place]:02X}); {advice}"

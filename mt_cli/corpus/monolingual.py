@@ -9,6 +9,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from mt_cli.corpus.text_hashes import Hashes
 from mt_cli.errors import CorpusError
 from mt_cli.runtime.cpus import in_threads
 
+_LINES_EXAMINED = 100
 BETWEEN_SIDES = {"identical": False, "max_length_ratio": None, "markers": False}
 """Values that turn off the filters that compare the sides of a pair."""
 
@@ -88,6 +90,9 @@ def _read(
     for path in paths:
         if (suffix := suffix_of(path)) is not None:
             raise CorpusError(f"{key}: {path}: a {suffix} file holds pairs; give a text with a sentence per line")
+        first = [*islice(read_lines(path), _LINES_EXAMINED)]
+        if 2 * sum("\t" in line for line in first) > len(first):
+            raise CorpusError(f"{key}: {path}: a table, because most lines have a tab; give one sentence per line")
     digests = [digest_of_file(path) for path in paths]
     options = key, language, *digests, filters.model_dump_json(), evaluation_hashes.tobytes()
     texts, counts = cache.once(options, lambda: kept_lines(paths, language, filters, evaluation_hashes))

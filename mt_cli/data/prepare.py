@@ -132,7 +132,9 @@ def _lexicons(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> di
 
     if "train" not in corpora:
         return make()
-    key = fingerprint(corpora["train"].fingerprint, languages, config.training.seed, *protection.key)
+    key = fingerprint(
+        corpora["train"].fingerprint, languages, config.training.seed, config.corpus.temperature, *protection.key
+    )
     return cache.entry(
         f"lexicons-{key}",
         lambda folder: save_lexicons(folder / "lexicons.json", make()),

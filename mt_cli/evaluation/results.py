@@ -95,6 +95,10 @@ class Part(BaseModel):
     examples: Sequence[Pair] = ()
     round_trip_chrf: float | None = None
     """chrF of some translations that are translated back; None if it is not known."""
+    is_sampled: bool = False
+    """True if translations were drawn at random, and so are more varied, and worse, than those of a search."""
+    made_from: str | None = None
+    """Digest of the text and of the other model that translated it; None if the model in training did."""
 
     @property
     def kept_share(self) -> float:
@@ -106,7 +110,9 @@ class Part(BaseModel):
         dropped = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.items())
         trip = "" if self.round_trip_chrf is None else f"; translated back, chrF {self.round_trip_chrf:.1f}"
         return (
-            f"{self.num_lines:,} lines of {self.name} translated into {self.languages[0]}, {self.num_kept:,} kept"
+            f"{self.num_lines:,} lines of {self.name} translated into {self.languages[0]}"
+            + (" by sampling" * self.is_sampled)
+            + f", {self.num_kept:,} kept"
             + (f" (dropped: {dropped})" if dropped else "")
             + trip
         )

@@ -165,6 +165,8 @@ class TrainingLoop:
             return
         with setup.averaged():
             state.round, parts = rounds.make(state, num_steps, self._is_stopped)
+        seconds = time.monotonic() - started_at
+        self._count_pause(seconds)
         if not parts:
             return
         position = state.position
@@ -174,8 +176,6 @@ class TrainingLoop:
         position.pool = position.num_batches = 0
         if state.selected is not None:
             state.selected = state.selected._replace(epoch=position.epoch, pool=0)
-        seconds = time.monotonic() - started_at
-        self._count_pause(seconds)
         for part in parts:
             say(f"step {position.step:>6,}  round {part.number}  {part.describe()}; {clock(seconds)} in all")
             say_examples(("translation", "line"), part.examples)

@@ -13,11 +13,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +28,8 @@ from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.config.sources import MonolingualConfig
 from mt_cli.config.tags import tag_of
+from mt_cli.corpus.cache import fingerprint
+from mt_cli.corpus.languages import primary
 from mt_cli.corpus.monolingual import Lines
 from mt_cli.corpus.rows import Pair
 from mt_cli.data.batches import TrainingPairs
@@ -39,7 +42,7 @@ from mt_cli.evaluation.scores import scorer_of
 from mt_cli.run.synthetic import Translate, in_blocks_by_length, judged, open_part, short_enough, write_part
 from mt_cli.run.validation import Validator
 from mt_cli.runtime.console import Progress, say
-from mt_cli.runtime.files import check_free_disk, format_bytes, remove, writing
+from mt_cli.runtime.files import check_free_disk, format_bytes, read_model, remove, writing
 from mt_cli.training.plan import COST_OF_SAMPLING, FIRST_ROUND, SHARE_OF_ROUNDS, Pace, pace_of
 from mt_cli.translation.translator import Translator
 
@@ -53,6 +56,8 @@ _LINES_OF_ROUND_TRIP, _LEAST_ROUND_TRIP, _LEAST_OF_SAMPLES = 100, 20.0, 25.0
 that from which the model samples. With less, it translates by greedy search, which is better for few pairs (Edunov et
 al. 2018, section 5.3). Spanish to Aymara, chrF of `valid`: 15.5 before a round with 9.2, 14.1 after it; 29.6 before a
 round with 22.0 by sampling, 29.5 after it; 29.6 before one with 30.4 and 21.5 by greedy search, 30.1 after it."""
+_TRIES = 3
+"""Largest number of times that a model tries to make a round, in the time between two rounds."""
 _LINES_PER_FILE = 10_000
 """Lines of a text that another model translates, in a file; after an interruption, one file is made again."""
 _BYTES_PER_CHARACTER = 4
@@ -117,7 +122,8 @@ class Rounds:
         every = self.pace(num_steps).every_steps
         is_near_end = num_steps is not None and num_steps - step < every // 2
         first = max(state.warmup_steps(training), math.ceil(FIRST_ROUND * num_steps) if num_steps else 0)
-        return step >= first and step - state.round.step >= every and not is_near_end
+        is_soon = step - state.round.step < every or step - state.round.tried_step < every // _TRIES
+        return step >= first and not is_soon and not is_near_end
 
     def make(self, state: RunState, num_steps: int | None, is_stopped: Callable[[], bool]) -> tuple[Round, list[Part]]:
         """Translate the next lines of each text with the model, and write the pairs; all processes share the lines.
@@ -137,7 +143,7 @@ class Rounds:
             num_lines[side] = start + size
             into, language = self._config.synthetic_directions[side]
             back = self._function(config.greedy_decoding, language)
-            translate = self._function(sampling, into)
+            translate = sampled = self._function(sampling, into)
             chrf = self._round_trip_chrf(texts, translate, back)
             if chrf < _LEAST_OF_SAMPLES:
                 translate = self._function(config.greedy_decoding, into)
@@ -146,9 +152,9 @@ class Rounds:
                 why = f"no round: lines of {lines.name}, translated and translated back, have chrF {chrf:.1f}"
                 limit = f"{_LEAST_ROUND_TRIP:g} or more are needed"
                 self.run.group.on_main(partial(say, f"step {state.position.step:>6,}  {why}; {limit}"))
-                return before, []
-            part = self._translated(side, number, state.position.step, texts, translate, is_stopped)
-            parts.append(part.model_copy(update={"round_trip_chrf": round(chrf, 2)}))
+                return replace(before, tried_step=state.position.step), []
+            made = {"round_trip_chrf": round(chrf, 2), "is_sampled": translate is sampled}
+            parts.append(self._translated(side, number, state.position.step, texts, translate, made, is_stopped))
         num_active = min([_MOST_ACTIVE, *(len(self._lines[side]) // size for side, size in pace.num_lines.items())])
         return Round(number, max(1, before.oldest, number - num_active + 1), state.position.step, num_lines), parts
 
@@ -177,9 +183,10 @@ class Rounds:
         step: int,
         lines: Sequence[str],
         translate: Translate,
+        made: Mapping[str, Any],
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> Part:
-        """Translate lines and write the kept pairs."""
+        """Translate lines and write the kept pairs; `made` has fields of the part that say how they were made."""
         run, group, pairs, name = self.run, self.run.group, list[Pair](), self._lines[side].name
         usable = short_enough(lines, run.data, run.config)
         blocks = in_blocks_by_length(usable)
@@ -195,7 +202,8 @@ class Rounds:
             languages = self._config.synthetic_directions[side]
             kept, dropped = judged(pairs, run.config, languages)
             dropped += Counter({"max_tokens": len(lines) - len(usable)})
-            part = Part(number=number, step=step, name=name, languages=languages, num_lines=len(lines), dropped=dropped)
+            numbers = {"number": number, "step": step, "num_lines": len(lines), "dropped": dropped}
+            part = Part(name=name, languages=languages, **{**numbers, **made})
             return write_part(self._path(side, number), kept, part, run.data, run.config)
 
         return group.from_main(finish)
@@ -243,25 +251,38 @@ class Rounds:
                 self._translate_once(side, text.translate_with)
 
     def _translate_once(self, side: str, path: str) -> None:
-        group, lines, files = self.run.group, self._lines[side], self._given_paths(side)
-        missing = group.from_main(lambda: [file for file in files if not file.exists()])
-        if not missing:
+        run, group, lines, files = self.run, self.run.group, self._lines[side], self._given_paths(side)
+        is_begun = group.from_main(lambda: bool(run.directory.state_paths()))
+        if is_begun and group.from_main(lambda: all(file.exists() for file in files)):
             return
-        into, _ = self._config.synthetic_directions[side]
+        key, (into, language) = f"corpus.monolingual.{side}.translate_with", self._config.synthetic_directions[side]
         engine = "ctranslate2" if (Path(path) / "model.bin").is_file() else "mt"
         num_threads = self.run.config.training.num_threads
         try:
             translator = Translator.load(
                 path, str(self.run.device), num_threads=num_threads, group=group, engine=engine
             )
-            tag = translator.target_tag(into)
         except InputError as error:
-            raise InputError(f"corpus.monolingual.{side}.translate_with: {error}") from None
+            raise InputError(f"{key}: {error}") from None
+        tag = translator.tagging.into(into) or translator.tagging.default
+        direction = translator.tagging.direction(tag, translator.languages)
+        if primary(direction[1]) != primary(into):
+            needed = f"a model from {language} to {into} is needed"
+            raise InputError(f"{key}: {path} translates from {direction[0]} to {direction[1]}; {needed}")
+        if primary(direction[0]) != primary(language):
+            group.on_main(partial(say, f"note: {key}: {path} translates from {direction[0]}, not from {language}"))
+        limits = run.config.corpus.filters.model_dump(mode="json"), run.config.corpus.max_tokens
+        digests = lines.fingerprint, translator.digest, run.directory.tokenizer_digests()
+        made_from = fingerprint(*digests, *limits, self._config.protect)
+        missing = group.from_main(
+            lambda: [file for file in files if not (file.exists() and (is_begun or _made_from(file) == made_from))]
+        )
         say(f"{path} translates {len(lines):,} lines of {lines.name} into {into}, once")
         for number, file in enumerate(files):
             if file in missing:
                 texts = lines.take(range(number * _LINES_PER_FILE, (number + 1) * _LINES_PER_FILE))
-                part = self._translated(side, number + 1, 0, texts, partial(translator.translate, tag=tag))
+                translate, made = partial(translator.translate, tag=tag), {"made_from": made_from}
+                part = self._translated(side, number + 1, 0, texts, translate, made)
                 group.on_main(partial(say, f"  {part.describe()}"))
 
     def _num_bytes(self) -> float:
@@ -291,3 +312,10 @@ class Rounds:
                 f"lines, it translates the next ones, for {SHARE_OF_ROUNDS:.0%} of the time or less; the pairs take up "
                 f"to {format_bytes(self._num_bytes())} on disk"
             )
+
+
+def _made_from(file: Path) -> str | None:
+    """`Part.made_from` of a file of pairs; None if it cannot be read."""
+    with suppress(InputError):
+        return read_model(file.with_suffix(".json"), Part).made_from
+    return None

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,8 +89,11 @@ def read_scores(directory: RunDirectory, state: RunState, num_pairs: int) -> Sco
         raise RunError(f"{directory.path}: filters.keep_likely has not scored the pairs yet")
     with reading(path, RunError):
         content = read_regular(path, num_pairs * np.float32().nbytes + _HEADER_BYTES)
-    scores: Scores = np.load(io.BytesIO(content), allow_pickle=False)
-    return scores
+    with suppress(ValueError, EOFError):
+        scores: Scores = np.load(io.BytesIO(content), allow_pickle=False)
+        if scores.shape == (num_pairs,):
+            return scores
+    raise RunError(f"{path}: damaged; restore it, or use --fresh to start over (the old run is moved aside)")
 
 
 def wrong_sources(pairs: EncodedPairs) -> NDArray[np.int64]:

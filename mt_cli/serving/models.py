@@ -91,6 +91,8 @@ def tag_of_direction(tagging: Tagging, direction: Direction) -> str | None:
 def _directions(translator: Translator, corpus: CorpusConfig | None) -> tuple[Direction, ...]:
     """Directions that a model was trained in; of an export, which says less, those that its tags name."""
     tagging, (source, target) = translator.tagging, translator.languages
+    if tagging.is_one_way:
+        return (Direction(source, target),)
     pairs = [pair for tag in tagging.tags if (pair := direction_of(tag))]
     if corpus is not None:
         pairs += corpus.languages_of("train")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mt_cli.corpus.augmented_text import is_in_capitals, lower, upper
 from mt_cli.corpus.glossary import FoundTerm, TermUse, term_uses
 from mt_cli.corpus.protected_text import NO_TEXT, ProtectedText, Restored
-from mt_cli.corpus.rows import tagged_text, untagged
+from mt_cli.corpus.rows import Languages, tagged_text, untagged
 from mt_cli.corpus.sentences import has_letters, has_words, sentences_of
 from mt_cli.decoding.engine import Hypothesis
 from mt_cli.tokenizer.special_tokens import UNK_ID
@@ -209,6 +209,8 @@ class _Part(NamedTuple):
     """Index of `body` in the line."""
     glue: str
     """The text between the translations of this part and the next."""
+    languages: Languages
+    """Language of the line, and of its translation."""
     sentences: Sequence[tuple[str, str]] = ()
     """Sentences of `body`, each with the space that follows it, if they are known."""
 
@@ -241,10 +243,6 @@ class LineSplitter(NamedTuple):
     def tokenizer(self) -> Tokenizer:
         return self.translator.tokenizers[0]
 
-    @property
-    def languages(self) -> tuple[str, str]:
-        return self.translator.languages
-
     def split(self, sources: Sequence[str], tag: str | None, split_sentences: bool | None) -> list[Translation]:
         """Split lines into segments; each begins with the tag of its line, or with the tag that `Tagging` chooses."""
         lines = [self._line(source, tag, split_sentences) for source in sources]
@@ -265,13 +263,14 @@ class LineSplitter(NamedTuple):
         protected = self._protected(source, plain)
         if protected.contents and not has_letters(protected.text):
             return _copied(source, text, protected.original)
+        before = tagged_text(text, self.translator.tagging, tag).removesuffix(plain)
+        languages = self.translator.tagging.direction(before.strip() or None, self.translator.languages)
         is_lowered = self.lowers_capitals and is_in_capitals(protected.text)
         if is_lowered:
-            protected = replace(protected, text=lower(protected.text, self.languages[0]))
+            protected = replace(protected, text=lower(protected.text, languages[0]))
         line = replace(protected, text=text.removesuffix(plain) + protected.text) if plain != text else protected
-        before = tagged_text(line.text, self.translator.tagging, tag).removesuffix(protected.text)
-        parts = [*self._parts(before, line, protected.text, split_sentences)]
-        capitals_of = self.languages[1] if is_lowered else None
+        parts = [*self._parts(before, line, protected.text, languages, split_sentences)]
+        capitals_of = languages[1] if is_lowered else None
         return Translation(source, text, (), False, plain, line, capitals_of=capitals_of), parts
 
     def _protected(self, source: str, plain: str) -> ProtectedText:
@@ -285,16 +284,18 @@ class LineSplitter(NamedTuple):
         contents = tuple(_LINE_END.sub(" ", content) for content in body.contents)
         return ProtectedText(" ".join(self.tokenizer.cleaned(body.text).split()), contents)
 
-    def _parts(self, before: str, line: ProtectedText, plain: str, split_sentences: bool | None) -> Iterator[_Part]:
+    def _parts(
+        self, before: str, line: ProtectedText, plain: str, languages: Languages, split_sentences: bool | None
+    ) -> Iterator[_Part]:
         """The line, given with its tag and without, or its sentences; `before` is the tag before each segment."""
         start, sentences = len(line.text) - len(plain), [(plain, "")]
         if split_sentences:
-            sentences = sentences_of(plain, self.languages[0])
+            sentences = sentences_of(plain, languages[0])
         elif split_sentences is None and (seen := self.translator.sentences_seen) is not None:
-            sentences = seen.parts_of(plain, self.languages[0])
+            sentences = seen.parts_of(plain, languages[0])
         for number, (sentence, glue) in enumerate(sentences, start=1):
-            after = glue_of_translations(glue, *self.languages) if number < len(sentences) else ""
-            yield _Part(line, before, sentence, start, after)
+            after = glue_of_translations(glue, *languages) if number < len(sentences) else ""
+            yield _Part(line, before, sentence, start, after, languages)
             start += len(sentence) + len(glue)
 
     def _with_segments(
@@ -329,7 +330,7 @@ class LineSplitter(NamedTuple):
         if length <= self.translator.max_tokens:
             return part.segment(ids, self.tokenizer)
         body = part.body
-        sentences = part.sentences or sentences_of(body, self.languages[0])
+        sentences = part.sentences or sentences_of(body, part.languages[0])
         number = middle_of(sentences)
         if number:
             between = sentences[number - 1][1]
@@ -342,7 +343,7 @@ class LineSplitter(NamedTuple):
             return part.segment(ids, self.tokenizer)
         next_start = end + len(between)
         halves = (sentences[:number], sentences[number:]) if number else ([(body[:end], "")], [(body[next_start:], "")])
-        glue = glue_of_translations(between, *self.languages)
+        glue = glue_of_translations(between, *part.languages)
         return (
             part._replace(body=body[:end], glue=glue, sentences=halves[0]),
             part._replace(body=body[next_start:], start=part.start + next_start, sentences=halves[1]),

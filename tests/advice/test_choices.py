@@ -134,6 +134,8 @@ def test_languages_in_one_script_share_a_vocabulary():
     assert (shared["tokenizer.shared"], shared["model.tie_embeddings"]) == (True, "all")
     assert (separate["tokenizer.shared"], separate["model.tie_embeddings"]) == (False, "target")
     assert separate["tokenizer.vocab_size"] < shared["tokenizer.vocab_size"]
+    both = chosen(replace(FACTS, scripts=(LATIN, GREEK), num_directions=1.5))
+    assert both["tokenizer.shared"] and both["tokenizer.vocab_size"] == shared["tokenizer.vocab_size"]
 
 
 @given(FACTS_OF_ANY_CORPUS, st.sampled_from(list(DESTINATIONS)))

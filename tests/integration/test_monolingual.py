@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 from types import SimpleNamespace
@@ -20,9 +21,10 @@ from mt_cli.run import loop, rounds
 from mt_cli.run.resume import save_state
 from mt_cli.run.rounds import Rounds
 from mt_cli.runtime.group import Group
+from mt_cli.serving.models import Models
 from mt_cli.tokenizer.special_tokens import EOS_ID
 from mt_cli.tokenizer.tokenizer import load_tokenizers
-from mt_cli.training.plan import pace_of
+from mt_cli.training.plan import Pace, pace_of
 
 LINES = 300
 CASE = {"training.ema_decay": 0.9, "corpus.filters.keep_likely": 0.5}
@@ -113,7 +115,7 @@ def test_a_line_is_always_the_target_and_all_are_counted(begin, tmp_path):
         sides = zip(*(pairs[index] for index in range(len(pairs))), strict=True)
         sources, targets = (tokenizer.decode(map(list, ids)) for tokenizer, ids in zip(tokenizers, sides, strict=True))
         assert lines.issuperset(targets) and all(text.startswith("<bt><2xx> ") for text in sources)
-        assert len(pairs) == part["num_kept"]
+        assert len(pairs) == part["num_kept"] and part["is_sampled"] and part["round_trip_chrf"] >= 0
     for path in (run / "rounds").glob("*.json"):
         part = json.loads(path.read_bytes())
         assert part["num_lines"] == part["num_kept"] + sum(part["dropped"].values())
@@ -130,6 +132,9 @@ def test_rounds_begin_late_and_with_a_model_that_can_translate(train, monkeypatc
     monkeypatch.setattr(rounds, "_LEAST_ROUND_TRIP", 101.0)
     status, _, err = train("poor")
     assert status == 0 and err.count("no round: lines of mono.xx, translated and translated back, have chrF") == 2, err
+    monkeypatch.setattr(rounds, "pace_of", lambda *sizes: Pace(24, {"target": 9}))
+    status, _, err = train("seldom", **{"training.validate_every_steps": 2, "training.max_steps": 40})
+    assert status == 0 and re.findall(r"step +(\d+)  no round", err) == ["24"], err
     assert not [row for row in rows_of(tmp_path / "runs/poor") if "train/synthetic/round" in row]
 
 
@@ -177,12 +182,20 @@ def test_another_model_translates_a_text_once(begin, train, tmp_path, corpus, mo
     assert status == 0 and f"translates {LINES} lines" in err, err
     files = round_files(tmp_path / "runs/run")
     assert len(files) == 2 * LINES // 100
+    shutil.copytree(tmp_path / "runs/run/rounds", tmp_path / "runs/other/rounds")
+    lines = (tmp_path / "mono.xx").read_text(encoding="utf-8").splitlines()
+    write_lines(tmp_path / "other.xx", [f"{line[:-1]} TWO." for line in lines])
+    assert train("other", **{key: value.replace("mono", "other") for key, value in changes.items()})[0] == 0
+    others = round_files(tmp_path / "runs/other")
+    assert others.keys() == files.keys() and not any(others[name] == files[name] for name in files)
     assert "train/synthetic/round" not in {key for row in rows_of(tmp_path / "runs/run") for key in row}
     assert any(row.get("train/num_pairs/mono.xx", 0) > 0 for row in rows_of(tmp_path / "runs/run")), err
     shutil.rmtree(tmp_path / "runs/whole")
     assert train("run", **changes, **{"training.max_steps": 40})[0] == 0
     status, _, err = train("wrong", **{"corpus.monolingual": "{source: {file: mono.xx, translate_with: runs/no}}"})
     assert status == 2 and "corpus.monolingual.source.translate_with" in err
+    status, _, err = train("both", **changes, **{"corpus.both_directions": True})
+    assert status == 2 and "remove `both_directions`" in err
 
 
 @pytest.mark.parametrize(
@@ -191,6 +204,7 @@ def test_another_model_translates_a_text_once(begin, train, tmp_path, corpus, mo
         (lambda path: path.write_text("one more line\n", encoding="utf-8"), "has changed since"),
         (lambda path: path.unlink(), "no such file"),
         (lambda path: path.write_text("\n\n", encoding="utf-8"), "no line of"),
+        (lambda path: path.write_text("one\tONE\n", encoding="utf-8"), "most lines have a tab"),
         (lambda path: path.write_text("x" * 10_000_001, encoding="utf-8"), "longer than"),
     ],
 )
@@ -224,6 +238,7 @@ def test_a_user_hears_of_one_direction(begin, mt):
     status, out, err = mt("translate", "--run", run, "one two.")
     assert status == 0 and "--to" not in err and len(out.splitlines()) == 1
     assert mt("translate", "--run", run, "--to", "en", "ONE TWO.")[0] == 0
+    assert Models.load([run]).models[0].directions == (("en", "xx"),)
     assert "directions" not in report_of(run) or not report_of(run)["directions"]
     assert "<2xx>" not in (run / "samples.txt").read_text(encoding="utf-8")
 

@@ -69,7 +69,11 @@ def test_the_least_likely_pairs_are_those_with_wrong_partners(mt, config, tmp_pa
     assert sum(int(line) - 1 in DAMAGED for line, _ in shown) >= 54
     scores = [float(score) for _, score in shown]
     assert scores == sorted(scores)
-    (tmp_path / "runs/likely/pair_scores.npy").unlink()
+    path = tmp_path / "runs/likely/pair_scores.npy"
+    path.write_bytes(path.read_bytes()[:-8])
+    status, _, err = mt("data", "show", "--config", config, "--least-likely", "60")
+    assert status == 2 and "pair_scores.npy: damaged" in err
+    path.unlink()
     status, _, err = mt("data", "show", "--config", config, "--least-likely", "60")
     assert status == 2 and "pair_scores.npy" in err
 

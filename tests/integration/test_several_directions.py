@@ -137,6 +137,8 @@ def test_a_comparison_is_in_the_direction_of_the_test(mt_in, two_directions):
         result = json.loads(out)
         assert status == 0 and "note: no target" not in err, err
         assert (result["chrf"]["score"], result["against"]["chrf"]["score"]) == (scores[name], scores[baseline])
+    reverse = ("--source", two_directions / "valid.de", "--reference", two_directions / "valid.en", "--to", "en")
+    assert mt_in("evaluate", "--run", "runs/two", "--against", "runs/child", *reverse)[0] == 0
     status, _, err = mt_in("evaluate", "--run", "runs/two", "--against", "runs/one", "--split", "valid")
     assert status == 2 and "the languages must agree" in err
 

@@ -183,6 +183,19 @@ def translated(engine, tokenizer, text, max_tokens, tags=(), most_tokens=None, l
     return item
 
 
+@pytest.mark.parametrize(
+    ("tag", "expected"), [("<2ja>", "今夜は雨です。今夜は雨です。"), ("<2en>", "Abba ba. Abba ba.")]
+)
+def test_sentences_are_joined_as_in_the_language_that_a_tag_asks_for(tag, expected):
+    text = "Abba ba. Abba ba." if tag == "<2ja>" else "今夜は雨です。今夜は雨です。"
+    tokenizer = train_tokenizer(
+        ["今夜は雨です。", "Abba ba."] * 3, TokenizerConfig(algorithm="char"), ["<2en>", "<2ja>"]
+    )
+    parrot = Parrot(tokenizer.encode(["今夜は雨です。" if tag == "<2ja>" else "Abba ba."])[0])
+    options = {"tags": ("<2en>", "<2ja>"), "languages": ("en", "ja"), "tag": tag, "split_sentences": True}
+    assert translated(parrot, tokenizer, text, 99, **options).text == expected
+
+
 TEXTS = ["今夜は雨です。", "ab abba ba, (ab)", "한국 ไทย"]
 TAGS = ("<2x>", "<2y>")
 
