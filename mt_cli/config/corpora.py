@@ -285,7 +285,7 @@ class CorpusConfig(Section):
 
     def _languages_of_tags(self) -> dict[str, str]:
         """Target languages of tags, if there are several and `train` has exactly one tag for each."""
-        pairs = {(source.tag, (source.languages or self.languages)[1]) for source in self.train}
+        pairs = dict.fromkeys((source.tag, (source.languages or self.languages)[1]) for source in self.train)
         tags, targets = (len({pair[side] for pair in pairs}) for side in (0, 1))
         is_one_to_one = tags == targets == len(pairs) > 1
         return {tag: target for tag, target in pairs if tag} if is_one_to_one else {}

@@ -59,6 +59,13 @@ def test_the_direction_of_a_tag_has_its_target_and_another_source():
     assert [tagging.direction(tag, languages) for tag in tags] == expected
 
 
+def test_the_languages_of_tags_are_in_the_order_of_the_config():
+    """So that all processes describe a model with the same text, by which `mt translate` continues an output."""
+    targets = ["gn", "it", "fr", "de", "ru", "ja"]
+    train = [{"file": f"{target}.tsv", "languages": ["es", target], "tag": f"<{target}>"} for target in targets]
+    assert [*config(train=train, tag=None).corpus.tagging.languages.values()] == targets
+
+
 def test_a_tag_of_a_direction_names_both_languages():
     corpus = config(both_directions=True, tag="direction").corpus
     assert [source.tag for source in corpus.train] == ["<es>gn>", "<es>shp>", "<gn>es>", "<shp>es>"]
