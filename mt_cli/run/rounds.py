@@ -277,7 +277,8 @@ class Rounds:
         missing = group.from_main(
             lambda: [file for file in files if not (file.exists() and (is_begun or _made_from(file) == made_from))]
         )
-        say(f"{path} translates {len(lines):,} lines of {lines.name} into {into}, once")
+        if missing:
+            say(f"{path} translates {len(lines):,} lines of {lines.name} into {into}, once")
         for number, file in enumerate(files):
             if file in missing:
                 texts = lines.take(range(number * _LINES_PER_FILE, (number + 1) * _LINES_PER_FILE))
@@ -309,7 +310,7 @@ class Rounds:
         if self._own:
             yield (
                 f"  after {FIRST_ROUND:.0%} of the updates, when valid gets better and the model can translate such "
-                f"lines, it translates the next ones, for {SHARE_OF_ROUNDS:.0%} of the time or less; the pairs take up "
+                f"lines, it translates the next ones, for about {SHARE_OF_ROUNDS:.0%} of the time; the pairs take up "
                 f"to {format_bytes(self._num_bytes())} on disk"
             )
 
