@@ -192,6 +192,8 @@ def _reconcile_best(setup: Setup, state: RunState) -> None:
     is_extra = is_of_end and not is_mean and goes_on and not state.is_validation_due(training)
     if is_extra and training.has_falling_rate:
         state.num_validations_without_better = 0
+        grown = directory.metrics_path, directory.samples_path  # With the rows of this validation, their last ones.
+        state.tracked_bytes = {path.name: path.stat().st_size for path in grown if path.exists()}
     else:
         if is_extra and state.best_step:
             say(f"note: the best step is {state.best_step:,} again, because the validation at the end was not due")

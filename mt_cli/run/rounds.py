@@ -257,11 +257,9 @@ class Rounds:
             return
         key, (into, language) = f"corpus.monolingual.{side}.translate_with", self._config.synthetic_directions[side]
         engine = "ctranslate2" if (Path(path) / "model.bin").is_file() else "mt"
-        num_threads = self.run.config.training.num_threads
+        num_threads = run.config.training.num_threads
         try:
-            translator = Translator.load(
-                path, str(self.run.device), num_threads=num_threads, group=group, engine=engine
-            )
+            translator = Translator.load(path, str(run.device), num_threads=num_threads, group=group, engine=engine)
         except InputError as error:
             raise InputError(f"{key}: {error}") from None
         tag = translator.tagging.into(into) or translator.tagging.default

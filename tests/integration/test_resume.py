@@ -113,6 +113,9 @@ def test_going_on_keeps_the_best_weights_of_an_end(train, tmp_path, monkeypatch,
     best_step = 8 if schedule == "linear" else 6
     assert status == 130 and run.best_state().best_step == run.newest_state().best_step == best_step
     assert ("the best step is 6 again" in err) == (best_step == 6)
+    metrics = (run.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [row["step"] for row in map(json.loads, metrics) if "valid/loss" in row]
+    assert rows == ([6, 8] if best_step == 8 else [6])
 
 
 @pytest.fixture
